@@ -1,0 +1,48 @@
+"""An evaluation harness for sequence architectures.
+
+Light: `import harness` imports neither torch nor any plugin; the torch-side names are loaded on first use.
+"""
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+from harness.hookspecs import hookimpl
+from harness.specs import ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
+
+if TYPE_CHECKING:
+    from harness.api import run
+    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Subject, Task
+    from harness.schema import Curve, Matrix, Scalar
+
+__version__ = metadata.version("sequence-harness")
+
+_LAZY = {
+    "run": "harness.api",
+    **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Subject", "Task"), "harness.contracts"),
+    **dict.fromkeys(("Curve", "Matrix", "Scalar"), "harness.schema"),
+}
+
+__all__ = [
+    "Batch",
+    "Condition",
+    "Curve",
+    "Interface",
+    "Matrix",
+    "Metric",
+    "ModelSpec",
+    "ProbeSpec",
+    "Scalar",
+    "Skip",
+    "Subject",
+    "SuiteSpec",
+    "Task",
+    "TaskSpec",
+    "hookimpl",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'harness' has no attribute {name!r}")

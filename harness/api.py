@@ -1,0 +1,249 @@
+"""The harness as a library: the same as the command line, with results as Python objects."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from harness.errors import RequestError
+from harness.plan import Plan, make_plan
+from harness.registry import default_registry
+from harness.schema import Record
+from harness.store import RunDirectory
+from harness.suites import Request, Suite, explain, load_suite
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a run; behaves like a sequence of them."""
+
+    records: tuple[Record, ...]
+    out: Path
+    suite: Suite | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def filter(
+        self,
+        *,
+        model: str | None = None,
+        task: str | None = None,
+        probe: str | None = None,
+        stage: str | None = None,
+        status: str | None = None,
+        seed: int | None = None,
+    ) -> "Results":
+        """The records that fit. Plugins are named (`gpt`: all its configurations) or labelled (`gpt:position=none`)."""
+        wanted = {"model": model, "task": task, "probe": probe}
+        kept = [
+            record
+            for record in self.records
+            if all(
+                n is None or n in (getattr(record, kind).name, getattr(record, kind).label)
+                for kind, n in wanted.items()
+            )
+            and stage in (None, record.stage)
+            and status in (None, record.status)
+            and seed in (None, record.seed)
+        ]
+        return replace(self, records=tuple(kept))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per number and seed, ready for a data frame."""
+        from harness.report import rows
+
+        return rows(self.records)
+
+    def render(self, format: str = "text") -> str:
+        """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
+        from harness.report import render
+
+        return render(list(self.records), self.suite, format=format)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+def run(
+    models: Sequence[str | Request] | None = None,
+    tasks: Sequence[str | Request] = ("recall",),
+    probes: Sequence[str | Request] = ("accuracy",),
+    *,
+    suite: Suite | str | Path | None = None,
+    seeds: int | None = None,
+    training: dict[str, Any] | None = None,
+    stages: Sequence[Literal["initial", "trained"]] | None = None,
+    examples: int | None = None,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    jobs: int = 1,
+    device: str = "cpu",
+) -> Results:
+    """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
+
+    Args:
+        models: what to measure, for example `["lstm", "gpt:position=none"]`; or give a suite.
+        tasks: what the models face.
+        probes: what to measure.
+        suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
+        seeds: seeds 0 to seeds - 1 (3 if not said).
+        training: training settings that win over all others, for example `{"steps": 200}`.
+        stages: only these stages, `initial` or `trained`.
+        examples: evaluation examples per condition.
+        out: the run directory; `runs/<name>` if not said.
+        fresh: measure everything anew.
+        jobs: worker processes. With more than 1, call this under `if __name__ == "__main__":`.
+        device: `cpu` or `cuda`.
+
+    Raises:
+        RequestError: something that was asked for is wrong; nothing has been trained.
+    """
+    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages, examples=examples)
+    check_device(device)
+    plan = make_plan(asked, default_registry(), device=device, training=training)
+    return execute(plan, Path(out) if out else default_out(asked), fresh=fresh, jobs=jobs)
+
+
+def build_suite(
+    models: Sequence[str | Request] | None,
+    tasks: Sequence[str | Request] = (),
+    probes: Sequence[str | Request] = (),
+    *,
+    suite: Suite | str | Path | None = None,
+    seeds: int | None = None,
+    stages: Sequence[str] | None = None,
+    examples: int | None = None,
+) -> Suite:
+    """One suite from whatever the user gave."""
+    given: dict[str, Any]
+    if suite is not None:
+        if models:
+            raise RequestError("give either a suite or models, not both")
+        found = suite if isinstance(suite, Suite) else find_suite(str(suite))
+        given = found.model_dump()
+        if stages is not None:
+            given["experiments"] = [{**experiment, "stages": stages} for experiment in given["experiments"]]
+    elif not models:
+        raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
+    else:
+        experiment: dict[str, Any] = {"models": list(models), "stages": stages}
+        experiment |= {"tasks": list(tasks)} if tasks else {}
+        experiment |= {"probes": list(probes)} if probes else {}
+        given = {"experiments": [experiment]}
+    given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    try:
+        built = Suite.model_validate(given)
+    except ValidationError as error:
+        raise RequestError(f"the request is wrong:\n{explain(error, Suite)}") from None
+    return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def find_suite(name: str) -> Suite:
+    """A suite from a file, or a built-in one by name.
+
+    Raises:
+        RequestError: there is no such file or name, or the file is wrong.
+    """
+    from importlib.resources import files
+
+    if name.endswith(".toml") or Path(name).is_file():
+        return load_suite(Path(name))
+    entry = default_registry().find("suite", name)
+    package, _, file = entry.spec.target.partition(":")
+    return load_suite(Path(str(files(package) / file)))
+
+
+def _name(suite: Suite) -> str:
+    """A folder name that says what was asked for."""
+    experiment = suite.experiments[0]
+    words = [*experiment.models, *experiment.tasks, *experiment.probes]
+    text = "+".join(dict.fromkeys(Path(word.name).stem if ".py" in word.name else word.name for word in words))
+    return "".join(c if c.isalnum() or c in "+.-_" else "-" for c in text)[:80] or "run"
+
+
+def default_out(suite: Suite) -> Path:
+    """Where a run goes if the user does not say; the same request finds its records again."""
+    return Path("runs") / suite.name
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there.
+
+    Raises:
+        RequestError: no such device.
+    """
+    import torch
+
+    kind = device.partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
+
+
+def default_jobs() -> int:
+    """One worker per core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def execute(
+    plan: Plan,
+    out: Path,
+    *,
+    fresh: bool = False,
+    jobs: int = 1,
+    report: Callable[[float, int], None] = lambda done, total: None,
+) -> Results:
+    """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
+
+    Args:
+        plan: what to run.
+        out: the run directory.
+        fresh: delete the records that are there first.
+        jobs: worker processes; 1 runs in this process.
+        report: called with the number of trials done (with fractions) and their total.
+    """
+    store = RunDirectory(out)
+    store.create()
+    if fresh:
+        store.clear()
+    store.write_suite(plan.suite)
+    records: dict[str, Record] = {}
+    unfinished = []
+    for planned in plan.trials:
+        known = {cell.id: record for cell in planned.cells if (record := store.read_record(cell.id))}
+        kept = {cell: record for cell, record in known.items() if record.status != "failed"}
+        records |= kept
+        if left := [cell for cell in planned.cells if cell.id not in kept]:
+            unfinished.append(replace(planned, cells=left))
+    if unfinished:
+        for record in _run(unfinished, out, jobs, report):
+            records[record.id] = record
+            default_registry().manager.hook.harness_record_written(record=record)
+    ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
+    return Results(ordered, out, plan.suite)
+
+
+def _run(unfinished: Sequence[Any], out: Path, jobs: int, report: Callable[[float, int], None]) -> Iterator[Record]:
+    from harness.executors.local import run_local
+    from harness.executors.processes import run_in_processes
+    from harness.runner import Work, git_state
+
+    revision, dirty = git_state(Path.cwd())
+    works = [Work(planned, out, revision=revision, dirty=dirty) for planned in unfinished]
+
+    def tell(done: float) -> None:
+        report(done, len(works))
+
+    tell(0.0)
+    if jobs > 1 and len(works) > 1:
+        yield from run_in_processes(works, tell, min(jobs, len(works)))
+    else:
+        yield from run_local(works, tell)

@@ -1,0 +1,302 @@
+"""A claim against records: does it hold?"""
+
+import math
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median
+from typing import Any, Literal
+
+from harness.schema import Curve, Matrix, PluginUse, Record, Scalar
+from harness.statistics import FEW_SEEDS, current
+from harness.suites import Claim, Request, Selection, parse_request
+
+_COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the records say about a claim."""
+
+    claim: Claim
+    verdict: Literal["holds", "does not hold", "undecided"]
+    numbers: dict[int, tuple[float, float]]
+    """For each seed that was measured: the number, and what it is compared with."""
+    explanation: str
+    """Why the verdict is what it is, in one line."""
+
+
+class UnreadableError(Exception):
+    """The selection does not lead to a number; the message says why."""
+
+
+def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) -> Verdict:
+    """Decide a claim.
+
+    A seed supports or contradicts the claim, or decides nothing (NaN, or closer to the reference than the
+    margin). `every` and `worst` hold if all seeds support the claim and fail by one that contradicts it;
+    `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
+    over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
+    one, leave the claim undecided.
+
+    Args:
+        claim: the claim.
+        records: any records; superseded ones are ignored.
+        seeds: the seeds that were asked for, if known: those without a record count as missing.
+    """
+    records, _ = current(records)
+    own = _select(claim, records)
+    other = claim.other()
+    reference = None if other is None else _select(other, records)
+    for selection, found in ((claim, own), (other, reference)):
+        if selection is not None and found is not None and (trouble := _ambiguous(found)):
+            return Verdict(claim, "undecided", {}, trouble)
+
+    numbers: dict[int, tuple[float, float]] = {}
+    gaps: dict[int, str] = {}
+    for seed in sorted({*seeds, *(r.seed for r in own)}):
+        try:
+            value = _of_seed(claim, own, seed)
+            if other is None or reference is None:
+                assert claim.value is not None  # a Claim has `value` or `than`
+                numbers[seed] = (value, claim.value)
+            else:
+                numbers[seed] = (value, claim.factor * _of_seed(other, reference, seed))
+        except UnreadableError as error:
+            gaps[seed] = str(error)
+    return Verdict(claim, *_decide(claim, numbers, gaps))
+
+
+def _decide(
+    claim: Claim, numbers: dict[int, tuple[float, float]], gaps: dict[int, str]
+) -> tuple[Literal["holds", "does not hold", "undecided"], dict[int, tuple[float, float]], str]:
+    if not numbers:
+        return "undecided", numbers, _gap_text(gaps) or "nothing was measured that this claim speaks of"
+    supports = {seed: _supports(claim, *pair) for seed, pair in numbers.items()}
+    yes = [seed for seed, answer in supports.items() if answer is True]
+    no = [seed for seed, answer in supports.items() if answer is False]
+    if claim.seeds in ("every", "worst") and no:
+        return "does not hold", numbers, f"contradicted by {_seeds(no)}"
+    if claim.seeds in ("some", "best") and yes:
+        return "holds", numbers, f"shown by {_seeds(yes)}"
+    if gaps:
+        return "undecided", numbers, _gap_text(gaps)
+    if len(numbers) < FEW_SEEDS:
+        ran = "only 1 seed was" if len(numbers) == 1 else f"only {len(numbers)} seeds were"
+        return "undecided", numbers, f"{ran} measured; run {FEW_SEEDS} or more"
+    if claim.seeds == "median":
+        values = [_difference(*pair) for pair in numbers.values()]
+        answer = None if any(map(math.isnan, values)) else _supports(claim, median(values), 0.0)
+        if answer is None:
+            return "undecided", numbers, _unclear(claim, numbers, "the median is")
+        return ("holds" if answer else "does not hold"), numbers, f"the median of {len(numbers)} seeds"
+    if len(yes) == len(numbers):
+        return "holds", numbers, f"supported by all {len(numbers)} seeds"
+    if len(no) == len(numbers):
+        return "does not hold", numbers, f"contradicted by all {len(numbers)} seeds"
+    open_ = [seed for seed, answer in supports.items() if answer is None]
+    return "undecided", numbers, _unclear(claim, {s: numbers[s] for s in open_}, f"{_seeds(open_)}:")
+
+
+def _difference(value: float, reference: float) -> float:
+    return 0.0 if value == reference else value - reference  # infinity against infinity is a tie, not NaN
+
+
+def _supports(claim: Claim, value: float, reference: float) -> bool | None:
+    """Whether one number supports the claim; None where it decides nothing."""
+    difference = _difference(value, reference)
+    if math.isnan(difference) or abs(difference) < claim.margin:
+        return None
+    return {">": difference > 0, ">=": difference >= 0, "<": difference < 0, "<=": difference <= 0}[claim.comparison]
+
+
+def _unclear(claim: Claim, numbers: dict[int, tuple[float, float]], subject: str) -> str:
+    bad = [seed for seed, pair in numbers.items() if any(map(math.isnan, pair))]
+    return f"NaN at {_seeds(bad)}" if bad else f"{subject} within the margin of {claim.margin:g}"
+
+
+def _seeds(seeds: list[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+def _gap_text(gaps: dict[int, str]) -> str:
+    reasons: dict[str, list[int]] = {}
+    for seed, reason in gaps.items():
+        reasons.setdefault(reason, []).append(seed)
+    return "; ".join(f"{_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
+
+
+def matches(request: Request | None, use: PluginUse) -> bool:
+    """Whether a request names this use of a plugin; None names any.
+
+    The names agree (the request's may be qualified by the distribution), every argument of the request has
+    that value, and nothing that the request does not mention differs from its default.
+    """
+    if request is None:
+        return True
+    if request.name != use.name:
+        distribution, _, name = request.name.rpartition(":")
+        if name != use.name.rpartition(":")[2] or _normal(distribution) != _normal(use.distribution):
+            return False
+    typed = _typed_arguments(use.label)
+    return typed.keys() <= request.arguments.keys() and all(
+        any(key in known and _same(value, known[key]) for known in (use.arguments, typed))
+        for key, value in request.arguments.items()
+    )
+
+
+@lru_cache(maxsize=4096)
+def _typed_arguments(label: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = parse_request(label)["arguments"]
+    return arguments
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _same(asked: Any, resolved: Any) -> bool:
+    """Equality up to what text and JSON cannot tell apart: `none` and None, lists and tuples, 1 and 1.0."""
+    if isinstance(asked, list | tuple) and isinstance(resolved, list | tuple):
+        return len(asked) == len(resolved) and all(map(_same, asked, resolved))
+    if isinstance(asked, bool) or isinstance(resolved, bool):
+        return asked is resolved
+    if resolved is None or asked is None:
+        return str(asked).lower() == str(resolved).lower()
+    return bool(asked == resolved)
+
+
+def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
+    return [
+        record
+        for record in records
+        if record.stage == selection.stage
+        and matches(selection.probe, record.probe)
+        and matches(selection.model, record.model)
+        and matches(selection.task, record.task)
+    ]
+
+
+def _ambiguous(records: list[Record]) -> str:
+    """Why the records are not the seeds of one experiment, or ``."""
+    for what, values in (
+        ("models", {(r.model.distribution, r.model.label): r.model.label for r in records}),
+        ("tasks", {(r.task.distribution, r.task.label): r.task.label for r in records}),
+        ("probes", {(r.probe.distribution, r.probe.label): r.probe.label for r in records}),
+    ):
+        if len(values) > 1:
+            labels = ", ".join(sorted(values.values()))
+            return f"ambiguous: several {what} match ({labels}); name one in the claim"
+    if len({record.training for record in records}) > 1:
+        return "ambiguous: the model was trained in several ways; keep one of them"
+    return ""
+
+
+def _of_seed(selection: Selection, records: list[Record], seed: int) -> float:
+    """The selected number of a seed.
+
+    Raises:
+        UnreadableError: with the reason why there is none.
+    """
+    record = next((r for r in records if r.seed == seed), None)
+    if record is None:
+        raise UnreadableError("no record")
+    if record.status == "skipped":
+        raise UnreadableError(f"skipped: {record.reason}")
+    if record.error is not None:
+        raise UnreadableError(f"failed: {record.error.type}: {record.error.message}")
+    return select_number(selection, record)
+
+
+def select_number(selection: Selection, record: Record) -> float:
+    """The one number that a selection takes from a record; NaN if any of the numbers it is made of is NaN.
+
+    Raises:
+        UnreadableError: there is no such place, or it is several numbers and `reduce` is not given.
+    """
+    try:
+        measurement = record.find(selection.metric)
+    except KeyError as error:
+        raise UnreadableError(str(error.args[0])) from error
+    if isinstance(measurement, Curve):
+        values = _of_curve(selection, measurement)
+    elif isinstance(measurement, Matrix):
+        values = _of_matrix(selection, measurement)
+    else:
+        values = _of_scalar(selection, measurement)
+    if not values:
+        raise UnreadableError(f"{selection.metric} has nothing at {_places(selection)}")
+    if any(map(math.isnan, values)):
+        return math.nan
+    if selection.reduce is None:
+        if len(values) > 1:
+            raise UnreadableError(f"{selection.metric} has {len(values)} numbers here; give `at` or `reduce`")
+        return values[0]
+    return {
+        "min": min(values),
+        "max": max(values),
+        "mean": sum(values) / len(values),
+        "range": _difference(max(values), min(values)),
+    }[selection.reduce]
+
+
+def _of_scalar(selection: Selection, scalar: Scalar) -> list[float]:
+    for field in ("at", "row", "relative_to"):
+        if getattr(selection, field) is not None:
+            raise UnreadableError(f"{scalar.name} is a single number; `{field}` has no meaning here")
+    return [scalar.value]
+
+
+def _of_curve(selection: Selection, curve: Curve) -> list[float]:
+    if selection.row is not None:
+        raise UnreadableError(f"{curve.name} is a curve; `row` has no meaning here")
+    values = [curve.y[i] for i in _indices(selection.at, curve.x, curve.inside, f"the x of {curve.name}")]
+    if selection.relative_to is not None:
+        (base,) = _indices(selection.relative_to, curve.x, None, f"the x of {curve.name}")
+        divisor = curve.y[base]
+        values = [value / divisor if divisor else math.nan for value in values]
+    return values
+
+
+def _of_matrix(selection: Selection, matrix: Matrix) -> list[float]:
+    if selection.relative_to is not None:
+        raise UnreadableError(f"{matrix.name} is a matrix; `relative_to` has no meaning here")
+    rows = _indices(selection.row, matrix.rows, None, f"the rows of {matrix.name}")
+    columns = _indices(selection.at, matrix.columns, None, f"the columns of {matrix.name}")
+    return [matrix.values[row][column] for row in rows for column in columns]
+
+
+def _indices(
+    at: float | str | list[float] | list[str] | None,
+    places: Sequence[float | str],
+    inside: list[bool] | None,
+    what: str,
+) -> list[int]:
+    if at is None:
+        return list(range(len(places)))
+    if at in ("inside", "beyond") and inside is not None:
+        return [index for index, flag in enumerate(inside) if flag == (at == "inside")]
+    wanted: list[Any] = [*at] if isinstance(at, list) else [at]
+    found = []
+    for place in wanted:
+        index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
+        if index is None:
+            raise UnreadableError(f"{place!r} is not among {what}: {', '.join(map(_place, places))}")
+        found.append(index)
+    return found
+
+
+def _same_place(asked: float | str, known: float | str) -> bool:
+    if isinstance(asked, str) or isinstance(known, str):
+        return _place(asked) == _place(known)
+    return math.isclose(asked, known)
+
+
+def _place(place: float | str) -> str:
+    return place if isinstance(place, str) else f"{place:g}"
+
+
+def _places(selection: Selection) -> str:
+    return " and ".join(str(p) for p in (selection.row, selection.at) if p is not None) or "any place"

@@ -1,0 +1,239 @@
+"""The command line. Thin: it reads the request, calls the library and prints."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import click
+
+from harness.errors import HarnessError, RequestError
+
+KINDS = ("models", "tasks", "probes", "suites")
+FORMATS = ("text", "markdown", "latex", "csv", "json")
+
+
+class HarnessGroup(click.Group):
+    """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
+
+    order: ClassVar = ("run", "report", "list", "show", "schema")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HarnessError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(2 if isinstance(error, RequestError) else 1)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from harness.errors import did_you_mean
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(error.message + did_you_mean(args[0], self.list_commands(ctx)), ctx) from None
+
+
+@click.group(cls=HarnessGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sequence-harness", prog_name="harness")
+def main() -> None:
+    """Ask a sequence architecture: does gradient reach, does it look, does it rely, does it extrapolate?
+
+    \b
+    harness run --model lstm --probe grad_reach
+    harness run --model lstm --model gpt:position=none --task recall:train_max=100
+    harness run recall --jobs 2
+    """
+
+
+@main.command()
+@click.argument("suite", required=False)
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME[:ARG=VALUE,...]",
+    help="A model; repeat to compare.",
+)
+@click.option("-t", "--task", "tasks", multiple=True, metavar="NAME[:ARG=VALUE,...]", help="A task  [default: recall].")
+@click.option(
+    "-p",
+    "--probe",
+    "probes",
+    multiple=True,
+    metavar="NAME[:ARG=VALUE,...]",
+    help="A probe  [default: accuracy].",
+)
+@click.option("--seeds", type=click.IntRange(min=1), help="Number of seeds  [default: 3].")
+@click.option(
+    "--training",
+    multiple=True,
+    metavar="SETTING=VALUE,...",
+    help="Override training, e.g. steps=200,lr=1e-3.",
+)
+@click.option("--stage", "stages", multiple=True, type=click.Choice(["initial", "trained"]), help="Only this stage.")
+@click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
+@click.option("--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<what is run>].")
+@click.option("--fresh", is_flag=True, help="Delete the records in the run directory and measure everything anew.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core].")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.pass_context
+def run(
+    context: click.Context,
+    suite: str | None,
+    models: tuple[str, ...],
+    tasks: tuple[str, ...],
+    probes: tuple[str, ...],
+    seeds: int | None,
+    training: tuple[str, ...],
+    stages: tuple[str, ...],
+    examples: int | None,
+    out: Path | None,
+    fresh: bool,
+    jobs: int | None,
+    device: str,
+    dry_run: bool,
+    form: str,
+) -> None:
+    """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes.
+
+    What is already in the run directory is not measured again.
+    """
+    from harness import api
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+    from harness.suites import parse_arguments
+
+    if suite and (tasks or probes):
+        raise RequestError("a suite says itself which tasks and probes it crosses; leave out --task and --probe")
+    asked = api.build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages or None, examples=examples)
+    api.check_device(device)
+    settings = parse_arguments(",".join(training))
+    plan = make_plan(asked, default_registry(), device=device, training=settings)
+    out = out or api.default_out(asked)
+    if dry_run:
+        _print_plan(plan, out)
+        return
+    with _progress() as report:
+        results = api.execute(plan, out, fresh=fresh, jobs=jobs or api.default_jobs(), report=report)
+    click.echo(_rendered(results.records, asked, form))
+    if form == "text":
+        click.echo(
+            f"\n{len(results)} records in {out}/records. Again: harness report {out}   For a notebook: --format csv"
+        )
+    context.exit(1 if any(record.status == "failed" for record in results) else 0)
+
+
+def _print_plan(plan: Any, out: Path) -> None:
+    for planned in plan.trials:
+        trial = planned.trial
+        length = (
+            f"{trial.training.steps} steps" if trial.training.steps is not None else f"{trial.training.epochs:g} epochs"
+        )
+        click.echo(
+            f"{trial.id}  {trial.model.label} on {trial.task.label}, seed {trial.seed}, {length}, lr {trial.training.lr:g}"
+        )
+        for cell in planned.cells:
+            click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
+    click.echo(f"{len(plan.trials)} trials, {len(plan.cells)} cells; records would go to {out}/records")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[float, int], None]]:
+    """A bar with the time left on a terminal; silent elsewhere."""
+    from tqdm import tqdm
+
+    layout = "{desc} {percentage:3.0f}% |{bar}| {n:.1f} of {total:.0f} trials, {elapsed} gone, {remaining} left"
+    with tqdm(disable=None, total=1, bar_format=layout, desc="Running", leave=False, file=sys.stderr) as bar:
+
+        def report(done: float, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield report
+
+
+@main.command()
+@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+def report(directory: Path, form: str) -> None:
+    """Show a finished run again. RUN is its directory."""
+    from harness.store import RunDirectory
+
+    store = RunDirectory(directory)
+    click.echo(_rendered(list(store.read_records()), store.read_suite(), form))
+
+
+def _rendered(records: Any, suite: Any, form: str) -> str:
+    import shutil
+
+    from harness.registry import default_registry
+    from harness.report import render
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    records = list(records)
+    sections = [
+        section
+        for given in default_registry().manager.hook.harness_report_sections(records=records)
+        for section in given
+    ]
+    return render(records, suite, format=form, width=max(80, min(width, 140)), sections=sections)
+
+
+@main.command("list")
+@click.argument("kind", required=False, type=click.Choice(KINDS))
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def list_plugins(kind: str | None, form: str) -> None:
+    """List the models, tasks, probes and suites that are installed, and the plugins that are broken."""
+    from harness.registry import default_registry
+
+    registry = default_registry()
+    kinds = [kind] if kind else list(KINDS)
+    if form == "json":
+        click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
+        return
+    from tabulate import tabulate
+
+    for each in kinds:
+        table = [
+            (entry.spec.name, entry.spec.summary, f"{entry.origin.distribution} {entry.origin.version}")
+            for entry in registry.all(each.removesuffix("s"))
+        ]
+        click.echo(tabulate(table, headers=[each, "", "from"], tablefmt="plain", disable_numparse=True) + "\n")
+    if registry.broken:
+        click.echo("Broken plugins (they fail only what needs them):")
+        for item in registry.broken:
+            click.echo(f"  {item}")
+    else:
+        click.echo("More about one: harness show model NAME")
+
+
+@main.command()
+@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in KINDS]))
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def show(kind: str, name: str, form: str) -> None:
+    """Show one plugin: what it does, its arguments with types and defaults, what it needs, where it comes from."""
+    from harness.explain import describe_plugin, describe_suite
+
+    click.echo(describe_suite(name) if kind == "suite" else describe_plugin(kind, name, as_json=form == "json"))
+
+
+@main.command()
+@click.argument("what", type=click.Choice(["record", "suite"]), default="record")
+def schema(what: str) -> None:
+    """Print the JSON Schema of a record (or of a suite)."""
+    from harness.schema import Record
+    from harness.suites import Suite
+
+    click.echo(json.dumps((Record if what == "record" else Suite).model_json_schema(mode="serialization"), indent=1))

@@ -1,0 +1,281 @@
+"""The torch side of the plugin contract: what models, tasks and probes are to each other.
+
+**A model** is an `nn.Module` that maps `tokens: Int[Tensor, "batch time"]` to
+`logits: Float[Tensor, "batch time vocab"]`. Its constructor may ask for two things the harness knows, by name:
+`vocab_size` (the number of token ids) or `interface` (the whole `Interface`, for models that also take real-valued
+input). Every other keyword argument, annotated, is the model's configuration. Optional class attributes:
+
+    accepts = ("tokens",)          # input kinds: "tokens", "vectors"
+    recommended_training = {"lr": 3e-3}   # what suits this architecture; suites and users may override
+
+**A task** subclasses `Task`. **A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are
+called with the subject; both yield measurements (`harness.schema`). Optional attributes of a probe:
+
+    needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.runner
+    stages = ("initial", "trained")  # when it looks; ("trained",) if not said
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+IGNORE = -100
+"""The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
+
+Stage = Literal["initial", "trained"]
+
+
+class Skip(Exception):  # noqa: N818 - an outcome, not an error
+    """Raised by a probe (or a model) that cannot answer here; the record is `skipped` with this reason."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a task feeds a model and what it wants back.
+
+    Args:
+        input_size: the number of token ids, or the width of the input vectors.
+        output_size: the number of classes, or of real outputs, per position.
+        input: `"tokens"` (integers, `batch time`) or `"vectors"` (reals, `batch time width`).
+        output: `"classes"` (logits) or `"numbers"`.
+    """
+
+    input_size: int
+    output_size: int
+    input: Literal["tokens", "vectors"] = "tokens"
+    output: Literal["classes", "numbers"] = "classes"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences with everything that is known about them; every tensor's first axis is the example.
+
+    Args:
+        tokens: token ids, right-padded; a task with vector input puts its reals (`batch time width`) here.
+        targets: the class to predict at each position, `IGNORE` where there is no loss; or real targets.
+        mask: True where a position is real, False where it is padding.
+        cue: position that holds the information needed at the query (key; subject), if the task has one.
+        query: position at which the answer is predicted (`?`; the token before the verb), if there is one.
+        roles: what each token is in its sentence, an index into `Task.roles`; -1 for none.
+        extra: further per-example tensors that the task's own score needs.
+    """
+
+    tokens: Int[Tensor, "batch time"] | Float[Tensor, "batch time width"]
+    targets: Int[Tensor, "batch time"] | Float[Tensor, "batch time out"]
+    mask: Bool[Tensor, "batch time"]
+    cue: Int[Tensor, " batch"] | None = None
+    query: Int[Tensor, " batch"] | None = None
+    roles: Int[Tensor, "batch time"] | None = None
+    extra: Mapping[str, Tensor] | None = None
+
+    def __len__(self) -> int:
+        return self.tokens.shape[0]
+
+    def _map(self, change: Any) -> "Batch":
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        extra = values.pop("extra")
+        changed: dict[str, Any] = {name: None if value is None else change(value) for name, value in values.items()}
+        return Batch(**changed, extra=None if extra is None else {k: change(v) for k, v in extra.items()})
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on another device."""
+        return self._map(lambda tensor: tensor.to(device))
+
+    def __getitem__(self, rows: slice | Tensor) -> "Batch":
+        """The chosen examples: a slice, an index tensor or a boolean mask."""
+        return self._map(lambda tensor: tensor[rows])
+
+    def split(self, size: int) -> Iterator["Batch"]:
+        """Consecutive batches of at most `size` examples."""
+        for start in range(0, len(self), size):
+            yield self[start : start + size]
+
+    def with_tokens(self, tokens: Tensor) -> "Batch":
+        """The same batch with other tokens of the same shape, for interventions on the input."""
+        return replace(self, tokens=tokens)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One evaluation setting of a task.
+
+    Args:
+        x: the condition's place on the task's axis (a distance in tokens, a number of distractors, a length).
+        inside: whether training covered it; False means extrapolation.
+        group: which of several series it belongs to, for example `opposite` or `same`; "" if there is one series.
+    """
+
+    x: float
+    inside: bool
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.group} {self.x:g}".strip()
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to read a number that a task computes.
+
+    Args:
+        unit: `"share"`, `"nats"`, `"bits"`, ...
+        chance: the value that guessing gives, if it is known.
+        best: the value of a perfect answer, if it is known.
+        higher_is_better: which way is good.
+    """
+
+    unit: str
+    chance: float | None = None
+    best: float | None = None
+    higher_is_better: bool = True
+
+
+class Task:
+    """A task: training data, evaluation conditions and a score. Subclass it; the constructor's keyword arguments,
+    annotated, are the configuration.
+
+    Data is a pure function of the arguments and the generator that is handed in: never use the global random state.
+
+    Attributes:
+        interface: what goes in and what comes out.
+        metrics: name to `Metric`, for every name that `summarise` returns; the first one is the task's headline score.
+        axis: what `Condition.x` is, with its unit, for tables and charts.
+        roles: names of the token roles, if the task has them.
+        recommended_training: what suits this task, e.g. `{"steps": 1000}`; models, suites and users may override.
+        examples: size of a finite training set, so that epochs can be counted; None for an endless stream.
+    """
+
+    interface: Interface
+    metrics: Mapping[str, Metric]
+    axis: str = "length (tokens)"
+    roles: Sequence[str] = ()
+    recommended_training: ClassVar[Mapping[str, Any]] = {}
+    examples: int | None = None
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """An endless stream of training batches (a finite set starts over, reshuffled)."""
+        raise NotImplementedError
+
+    def conditions(self) -> Sequence[Condition]:
+        """The settings to evaluate, in the order of `x` within each group."""
+        raise NotImplementedError
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        """`examples` fresh examples of a condition. The harness passes separate generators for validation and test."""
+        raise NotImplementedError
+
+    def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
+        """Mean loss over the positions that have a target, in nats (cross-entropy unless overridden)."""
+        return F.cross_entropy(outputs.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE)
+
+    def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
+        """Numbers per example (first axis: the example) from which `summarise` makes the metrics."""
+        raise NotImplementedError
+
+    def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        """Metrics of a whole condition from the numbers per example: their means, unless overridden."""
+        return {name: scores[name].double().mean().item() for name in self.metrics}
+
+    @property
+    def headline(self) -> str:
+        """The name of the score that tables show first."""
+        return next(iter(self.metrics))
+
+
+@runtime_checkable
+class OffersAttention(Protocol):
+    """A model that computes attention by hand and shows its patterns itself."""
+
+    def attention_patterns(self, tokens: Int[Tensor, "batch time"]) -> Sequence[Float[Tensor, "batch head time time"]]:
+        """One tensor per layer; each row (over keys, the last axis) sums to 1."""
+        ...
+
+
+@runtime_checkable
+class OffersMaximumLength(Protocol):
+    """A model that can say how long a sequence it can take (`None`: no limit)."""
+
+    max_length: int | None
+
+
+class Subject:
+    """What a probe looks at: a model, the task it faces and the evaluation data, at one stage.
+
+    Results that several probes need are computed once and kept: `batch`, `outputs` and `scores`.
+
+    Attributes:
+        model: the model, in evaluation mode; probes leave parameters, mode and hooks as they found them.
+        task: the task instance.
+        stage: `"initial"` (as constructed) or `"trained"`.
+        seed: the trial's seed.
+        device: where the model lives.
+        generator: a CPU generator of the probe's own; the same cell always gets the same one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        *,
+        stage: Stage,
+        seed: int,
+        device: torch.device,
+        examples: int = 512,
+        chunk_tokens: int = 65_536,
+        batches: dict[Condition, Batch] | None = None,
+    ) -> None:
+        self.model = model
+        self.task = task
+        self.stage: Stage = stage
+        self.seed = seed
+        self.device = device
+        self.examples = examples
+        self.chunk_tokens = chunk_tokens
+        self.generator = torch.Generator()
+        self._batches = {} if batches is None else batches
+        self._scores: dict[Condition, dict[str, Tensor]] = {}
+
+    def batch(self, condition: Condition) -> Batch:
+        """The test data of a condition, on the model's device: the same for every model and every probe."""
+        if condition not in self._batches:
+            generator = seeded("test", self.seed, str(condition))
+            self._batches[condition] = self.task.evaluate(condition, self.examples, generator).to(self.device)
+        return self._batches[condition]
+
+    def chunks(self, batch: Batch) -> Iterator[Batch]:
+        """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""
+        return batch.split(max(1, self.chunk_tokens // max(1, batch.tokens.shape[1])))
+
+    def forward(self, batch: Batch) -> Float[Tensor, "batch time out"]:
+        """The model's outputs without gradients."""
+        with torch.inference_mode():
+            outputs: Tensor = self.model(batch.tokens)
+        return outputs
+
+    def score(self, batch: Batch) -> dict[str, Tensor]:
+        """The task's numbers per example for any batch, for example one with changed tokens; computed in chunks."""
+        parts = []
+        for piece in self.chunks(batch):
+            outputs = self.forward(piece)
+            with torch.inference_mode():
+                parts.append(self.task.score(outputs, piece))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def scores(self, condition: Condition) -> dict[str, Tensor]:
+        """The task's numbers per example on the untouched test data of a condition."""
+        if condition not in self._scores:
+            self._scores[condition] = self.score(self.batch(condition))
+        return self._scores[condition]
+
+
+def seeded(*names: object) -> torch.Generator:
+    """A CPU generator whose state depends on the names alone, for example `seeded("test", seed, condition)`."""
+    import hashlib
+
+    digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") % (2**63 - 1))

@@ -1,0 +1,67 @@
+"""Worker processes with one thread each: on small models faster than one process with several threads.
+
+A worker that dies (out of memory, a crash in compiled code) costs its own trial only.
+"""
+
+import multiprocessing
+import queue
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from harness.executors import Report
+from harness.runner import Work, failed_records, failure, run_trial
+from harness.schema import Record
+from harness.store import RunDirectory
+
+_shares: Any = None
+"""In a worker: the queue that takes `(index of the trial, share done)`."""
+
+
+def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterator[Record]:
+    """Run the trials on `jobs` worker processes; the records of a trial come when it is finished."""
+    context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
+    shares: Any = context.Queue()
+    done = [0.0] * len(works)
+    with ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(shares,), context=context) as pool:
+        try:
+            futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
+            while futures:
+                try:
+                    index, share = shares.get(timeout=0.1)
+                    done[index] = max(done[index], share)
+                except queue.Empty:
+                    pass
+                for index in [index for index, future in futures.items() if future.done()]:
+                    future = futures.pop(index)
+                    done[index] = 1.0
+                    error = future.exception()
+                    yield from future.result() if error is None else _after_death(works[index], error)
+                report(sum(done))
+        except BaseException:
+            pool.stop()  # on Ctrl-C, for example: what is on disk stays, the rest runs next time
+            raise
+
+
+def _after_death(work: Work, error: BaseException) -> list[Record]:
+    """The records that the worker wrote before it died, and failed ones for the rest."""
+    store = RunDirectory(work.out)
+    written = [record for cell in work.planned.cells if (record := store.read_record(cell.id))]
+    known = {record.id for record in written}
+    missing = [cell for cell in work.planned.cells if cell.id not in known]
+    if isinstance(error, ProcessExpired):
+        code = error.exitcode
+        error = RuntimeError(f"the worker process died (exit code {code}), perhaps for lack of memory; try --jobs 1")
+    return [*written, *failed_records(work, missing, failure(error))]
+
+
+def _start_worker(shares: Any) -> None:
+    global _shares
+    _shares = shares
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+
+
+def _run(index: int, work: Work) -> list[Record]:
+    return list(run_trial(work, lambda share: _shares.put((index, share))))

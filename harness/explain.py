@@ -1,0 +1,95 @@
+"""What `harness show` says about one plugin."""
+
+import inspect
+import json
+from typing import Any
+
+from tabulate import tabulate
+
+from harness.api import find_suite
+from harness.registry import default_registry
+from harness.targets import Target, find, load
+
+
+def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
+    """A model, task or probe: summary, arguments, advice, needs, source and documentation."""
+    target = load(find(default_registry(), kind, name))
+    entry, code = target.entry, target.code
+    arguments = list_arguments(target)
+    facts: dict[str, Any] = {
+        "summary": entry.spec.summary,
+        "from": f"{entry.origin.distribution} {entry.origin.version}".strip() or "a file",
+        "source": entry.spec.target,
+    }
+    if kind == "model":
+        facts["accepts"] = list(getattr(code, "accepts", ("tokens",)))
+    if kind == "probe":
+        facts["needs"] = list(getattr(code, "needs", ()))
+        facts["stages"] = list(getattr(code, "stages", ("trained",)))
+    if kind in ("model", "task"):
+        facts["training"] = dict(getattr(code, "recommended_training", {}))
+    if as_json:
+        return json.dumps({"kind": kind, "name": name, **facts, "arguments": arguments}, indent=1, default=str)
+    parts = [f"{kind} {name}: {facts.pop('summary')}".removesuffix(": ")]
+    parts.append(
+        tabulate([(key, _words(value)) for key, value in facts.items()], tablefmt="plain", disable_numparse=True)
+    )
+    if arguments:
+        table = [(a["name"], a["type"], "(required)" if a["required"] else json.dumps(a["default"])) for a in arguments]
+        parts.append(tabulate(table, headers=["argument", "type", "default"], tablefmt="simple", disable_numparse=True))
+        parts.append(f"Set them like this: {name}:{arguments[0]['name']}=...")
+    if documentation := inspect.getdoc(code):
+        parts.append(documentation)
+    return "\n\n".join(parts)
+
+
+def describe_suite(name: str) -> str:
+    """A suite: what it crosses and which claims it tests."""
+    suite = find_suite(name)
+    lines = [f"suite {suite.name}: {suite.summary}".removesuffix(": "), f"{suite.seeds} seeds"]
+    for experiment in suite.experiments:
+        crossed = (experiment.models, experiment.tasks, experiment.probes)
+        lines.append("  " + "  x  ".join(", ".join(map(str, requests)) for requests in crossed))
+    lines += [f"{len(suite.claims)} claims"] if suite.claims else []
+    lines += [f"  {claim.text} ({claim.source})".removesuffix(" ()") for claim in suite.claims]
+    return "\n".join(lines)
+
+
+def list_arguments(target: Target) -> list[dict[str, Any]]:
+    """Every argument with `name`, `type` (in words), `required` and `default`."""
+    schema = target.arguments.model_json_schema()
+    required = set(schema.get("required", ()))
+    return [
+        {"name": name, "type": _type(field), "required": name in required, "default": field.get("default")}
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return "one of " + ", ".join(map(str, field["enum"]))
+    if "const" in field:
+        return f"only {field['const']}"
+    if "anyOf" in field:
+        return " or ".join(_type(option) for option in field["anyOf"])
+    words = {
+        "integer": "int",
+        "number": "float",
+        "string": "text",
+        "boolean": "true or false",
+        "null": "none",
+    }
+    kind = words.get(field.get("type", ""), field.get("type", "anything"))
+    if kind == "array":
+        kind = f"list of {_type(field.get('items', {}))}"
+    signs = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
+    bounds = [f"{sign} {field[key]}" for key, sign in signs.items() if key in field]
+    return " ".join([kind, ", ".join(bounds)]).strip()
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "the defaults"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "nothing"
+    return str(value)

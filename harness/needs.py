@@ -1,0 +1,56 @@
+"""What a probe may need of a model and a task, and how to find out whether it is there."""
+
+from collections.abc import Callable, Iterable
+
+from harness.contracts import OffersAttention, Subject
+from harness.errors import PluginError, did_you_mean
+
+
+def _cue(subject: Subject) -> str:
+    batch = subject.batch(subject.task.conditions()[0])
+    return "" if batch.cue is not None and batch.query is not None else "the task marks no cue and query positions"
+
+
+def _roles(subject: Subject) -> str:
+    batch = subject.batch(subject.task.conditions()[0])
+    return "" if batch.roles is not None and subject.task.roles else "the task names no token roles"
+
+
+def _attention(subject: Subject) -> str:
+    if isinstance(subject.model, OffersAttention):
+        return ""
+    from harness.attention import attention_shape
+
+    tokens = subject.batch(subject.task.conditions()[0]).tokens[:1]
+    return (
+        ""
+        if attention_shape(subject.model, tokens)
+        else "no attention: the model never calls scaled_dot_product_attention"
+    )
+
+
+def _distances(subject: Subject) -> str:
+    return "" if len({c.x for c in subject.task.conditions()}) > 1 else "the task has only one length or distance"
+
+
+NEEDS: dict[str, Callable[[Subject], str]] = {
+    "cue": _cue,
+    "roles": _roles,
+    "attention": _attention,
+    "distances": _distances,
+}
+"""Name of a need to a function that returns why it is not met, or ""."""
+
+
+def unmet(needs: Iterable[str], subject: Subject) -> str:
+    """The reason why the first unmet need is not met, or "".
+
+    Raises:
+        PluginError: a probe asks for something that is no need.
+    """
+    for need in needs:
+        if need not in NEEDS:
+            raise PluginError(f"the probe needs {need!r}.{did_you_mean(need, NEEDS)} Needs: {', '.join(NEEDS)}.")
+        if reason := NEEDS[need](subject):
+            return reason
+    return ""

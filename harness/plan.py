@@ -1,0 +1,207 @@
+"""From a suite to the trials and cells to run: cross, resolve, validate, identify. Nothing is trained or built here."""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness import __version__
+from harness.errors import PluginError, RequestError, did_you_mean
+from harness.registry import Registry
+from harness.schema import Cell, Failure, PluginUse, Training, Trial
+from harness.suites import Claim, Experiment, Request, Suite, explain
+from harness.targets import Target, canonical, content_hash, find, load
+
+STAGES = ("initial", "trained")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A trial with its cells, or with the reason why a plugin of it cannot be used."""
+
+    trial: Trial
+    cells: list[Cell] = field(default_factory=list)
+    broken: Failure | None = None
+    """Set when one of the plugins does not load: every cell of the trial fails with it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a suite asks for, validated and identified."""
+
+    suite: Suite
+    trials: list[Planned]
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells, in the order of the suite."""
+        return [cell for planned in self.trials for cell in planned.cells]
+
+
+@dataclass(frozen=True)
+class _Resolved:
+    use: PluginUse
+    target: Target | None
+    broken: Failure | None = None
+
+    @cached_property
+    def key(self) -> str:
+        """Equal exactly if the same code with the same arguments was asked for."""
+        return canonical(self.use.model_dump(mode="json", exclude={"label"}))
+
+    def attribute(self, name: str, default: Any) -> Any:
+        return getattr(self.target.code, name, default) if self.target else default
+
+
+def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training: dict[str, Any] | None = None) -> Plan:
+    """Cross a suite into trials and cells.
+
+    Args:
+        suite: what to cross.
+        registry: where the plugins are.
+        device: `cpu` or `cuda`.
+        training: settings that win over every other source (`--training`).
+
+    Raises:
+        RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
+    """
+    resolver = _Resolver(registry)
+    planned: dict[str, Planned] = {}
+    cells: dict[str, set[str]] = {}
+    for experiment in suite.experiments:
+        probes = [(request, resolver("probe", request)) for request in experiment.probes]
+        for model in (resolver("model", request) for request in experiment.models):
+            for task in (resolver("task", request) for request in experiment.tasks):
+                settings = _training(model, task, suite.training, experiment.training, training or {})
+                for seed in range(suite.seeds):
+                    trial = _trial(model, task, settings, seed, device)
+                    broken = model.broken or task.broken
+                    entry = planned.setdefault(trial.id, Planned(trial, broken=broken))
+                    known = cells.setdefault(trial.id, set())
+                    for _, probe in probes:
+                        for stage in _stages(experiment, probe):
+                            cell = _cell(trial, probe, stage, suite.examples)
+                            if cell.id not in known:
+                                known.add(cell.id)
+                                entry.cells.append(cell)
+    _check_claims(suite, resolver)
+    return Plan(suite, list(planned.values()))
+
+
+class _Resolver:
+    """Resolves each request once, however often it is crossed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self.known: dict[tuple[str, str], _Resolved] = {}
+
+    def __call__(self, kind: str, request: Request) -> _Resolved:
+        key = (kind, str(request))
+        if key not in self.known:
+            self.known[key] = self._resolve(kind, request)
+        return self.known[key]
+
+    def _resolve(self, kind: str, request: Request) -> _Resolved:
+        entry = find(self.registry, kind, request.name)
+        try:
+            target = load(entry)
+            return _Resolved(target.resolve(request), target)
+        except PluginError as error:
+            use = PluginUse(
+                name=entry.spec.name, label=str(request), arguments=request.arguments,
+                distribution=entry.origin.distribution, version=entry.origin.version, target=entry.spec.target, digest="",
+            )  # fmt: skip
+            return _Resolved(use, None, Failure(type="PluginError", message=str(error)))
+
+
+def _stages(experiment: Experiment, probe: _Resolved) -> list[str]:
+    stages = probe.attribute("stages", ("trained",))
+    if unknown := [stage for stage in stages if stage not in STAGES]:
+        raise RequestError(f"probe {probe.use.name!r} looks at stages {unknown}; there are {', '.join(STAGES)}")
+    return [stage for stage in stages if experiment.stages is None or stage in experiment.stages]
+
+
+def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Training:
+    """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
+    merged: dict[str, Any] = {}
+    for layer in (
+        dict(task.attribute("recommended_training", {})),
+        dict(model.attribute("recommended_training", {})),
+        *asked,
+    ):
+        for name in layer:
+            if name not in Training.model_fields:
+                known = ", ".join(Training.model_fields)
+                raise RequestError(
+                    f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)} Settings: {known}."
+                )
+        layer = {name: None if value == "none" else value for name, value in layer.items()}
+        if layer.get("steps") is not None and "epochs" not in layer:
+            layer["epochs"] = None
+        if layer.get("epochs") is not None and "steps" not in layer:
+            layer["steps"] = None
+        merged |= layer
+    try:
+        return Training.model_validate(merged)
+    except ValidationError as error:
+        raise RequestError(f"the training settings are wrong:\n{explain(error, Training)}") from None
+
+
+def _trial(model: _Resolved, task: _Resolved, training: Training, seed: int, device: str) -> Trial:
+    key = "\n".join((model.key, task.key, _training_key(training), str(seed), device, core_digest()))
+    return Trial.model_construct(
+        id=content_hash(key), model=model.use, task=task.use, training=training, seed=seed, device=device
+    )
+
+
+def _cell(trial: Trial, probe: _Resolved, stage: str, examples: int) -> Cell:
+    key = "\n".join((trial.id, probe.key, stage, str(examples)))
+    return Cell.model_construct(id=content_hash(key), trial=trial, probe=probe.use, stage=stage, examples=examples)
+
+
+@cache
+def _training_key(training: Training) -> str:
+    return canonical(training.model_dump(mode="json"))
+
+
+@cache
+def core_digest() -> str:
+    """Version of the harness and digest of its own code that decides what is measured."""
+    digest = hashlib.sha256(__version__.encode())
+    here = Path(__file__).parent
+    deciding = [here / name for name in ("contracts.py", "training.py", "gradients.py", "statistics.py")]
+    for path in sorted([*deciding, *here.glob("attention*.py"), *here.glob("attention/*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _check_claims(suite: Suite, resolver: _Resolver) -> None:
+    """Every selection of a claim must match something that the suite crosses, or it could never be judged."""
+    crossed: dict[str, set[str]] = {"model": set(), "task": set(), "probe": set()}
+    for experiment in suite.experiments:
+        for kind, requests in (
+            ("model", experiment.models),
+            ("task", experiment.tasks),
+            ("probe", experiment.probes),
+        ):
+            crossed[kind].update(resolver(kind, request).use.label for request in requests)
+
+    def check(claim: Claim, kind: str, request: Request | None) -> None:
+        if request is None:
+            if len(crossed[kind]) > 1:
+                raise RequestError(
+                    f"the claim {claim.text!r} names no {kind}, and the suite has {len(crossed[kind])}; add {kind} = ..."
+                )
+        elif resolver(kind, request).use.label not in crossed[kind]:
+            raise RequestError(
+                f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it has "
+                f"{', '.join(sorted(crossed[kind]))}"
+            )
+
+    for claim in suite.claims:
+        for selection in filter(None, (claim, claim.other())):
+            for kind in crossed:
+                check(claim, kind, getattr(selection, kind))

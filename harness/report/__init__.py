@@ -1,0 +1,54 @@
+"""From records to what a person or a program reads.
+
+`render` writes tables for people (text, Markdown, LaTeX) or data for programs (CSV, JSON); `rows` is the same long
+format for use in Python, one dictionary for each number of each seed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, get_args
+
+from harness.errors import RequestError, did_you_mean
+from harness.report.blocks import document
+from harness.report.export import rows, to_csv, to_json
+from harness.report.sparkline import can_draw
+from harness.report.writers import WRITERS
+from harness.schema import Record
+from harness.suites import Suite
+
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+__all__ = ["FORMATS", "Format", "can_draw", "render", "rows"]
+
+
+def render(
+    records: Iterable[Record],
+    suite: Suite | None = None,
+    format: Format = "text",
+    *,
+    width: int = 100,
+    ascii: bool = False,
+    sections: Sequence[tuple[str, str]] = (),
+) -> str:
+    """A report on records.
+
+    Args:
+        records: any records, in any order. Tables and CSV leave out superseded ones and JSON keeps all.
+        suite: the suite they come from: its order, and the claims to judge.
+        format: `text`, `markdown` or `latex` for people, `csv` (one row for each number) or `json` (the records).
+        width: the columns a table may take; wider ones are thinned out or split.
+        ascii: draw curves without block characters, for terminals that lack them (see `can_draw`).
+        sections: further titled text, for example from plugins, at the end of a report for people.
+
+    Raises:
+        RequestError: there is no such format.
+    """
+    if format not in FORMATS:
+        raise RequestError(
+            f"unknown report format {format!r}; choose from {', '.join(FORMATS)}.{did_you_mean(format, FORMATS)}"
+        )
+    if format == "csv":
+        return to_csv(records)
+    if format == "json":
+        return to_json(records)
+    return WRITERS[format](document(list(records), suite, sections, ascii=ascii), width)

@@ -1,0 +1,138 @@
+"""The report as a document: what is said, in which order, whatever it is written as."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.report.claims import claim_blocks
+from harness.report.curves import curve_table, matrix_table
+from harness.report.grouping import Group, Row, group
+from harness.report.layout import Column
+from harness.report.numbers import count, spread
+from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim
+from harness.schema import Curve, Matrix, Record, Scalar
+from harness.statistics import FEW_SEEDS, coverage, current, summarise
+from harness.suites import Suite
+
+STAGES = {"initial": "at initialisation", "trained": "after training"}
+
+
+def document(
+    records: Sequence[Record],
+    suite: Suite | None = None,
+    sections: Sequence[tuple[str, str]] = (),
+    *,
+    ascii: bool = False,
+    compact: bool = False,
+) -> list[Block]:
+    """Overview, a section for each probe, task and stage, how to read it, claims, further sections.
+
+    Args:
+        records: any records.
+        suite: the suite they come from.
+        sections: titled text to append.
+        ascii: draw curves in ASCII.
+        compact: put all that is said of a claim into one cell, for narrow pages.
+    """
+    kept, older = current(records)
+    groups = group(kept, suite)
+    blocks: list[Block] = [Heading(f"Results of {suite.name}" if suite else "Results", 1)]
+    if suite and suite.summary:
+        blocks.append(Paragraph(suite.summary))
+    blocks.append(Paragraph(_overview(kept, older)))
+    for each in groups:
+        blocks += _group(each, ascii)
+    if any(each.measured for each in groups):
+        blocks += [Heading("How to read this"), Paragraph(_legend(groups))]
+    if suite and suite.claims:
+        blocks += claim_blocks(suite, kept, compact=compact)
+    for title, text in sections:
+        blocks += [Heading(title), Verbatim(text)]
+    return blocks
+
+
+def _overview(kept: list[Record], older: int) -> str:
+    if not kept:
+        return "There are no records: nothing has been measured yet."
+    outcomes = Counter(record.status for record in kept)
+    parts = [f"{outcomes[status]:,} {status}" for status in ("ok", "skipped", "failed") if outcomes[status]]
+    text = f"{count(len(kept), 'record')} of {count(len({r.seed for r in kept}), 'seed')}: {', '.join(parts)}."
+    if older:
+        text += f" {count(older, 'older record')} of the same cells not shown (measured again since)."
+    return text
+
+
+def _legend(groups: list[Group]) -> str:
+    seeds = [len(row.ok) for each in groups for row in each.measured]
+    text = "Every number is the median over seeds, with [lowest..highest] seed where they differ."
+    if several := [n for n in seeds if n > 1]:
+        text += (
+            f" With {min(several)} seeds, that range contains the median over all possible seeds"
+            f" with a probability of {coverage(min(several)):.0%}."
+        )
+    if 1 in seeds:
+        text += f" One seed is not a result: run more with --seeds {FEW_SEEDS}."
+    return text
+
+
+def _group(group: Group, ascii: bool) -> list[Block]:
+    blocks: list[Block] = [Heading(f"{group.probe} on {group.task}, {STAGES[group.stage]}")]
+    if group.measured:
+        blocks.append(_summary_table(group))
+    blocks += [curve_table(name, group.measured, ascii=ascii) for name in group.names(Curve)]
+    blocks += [
+        matrix_table(name, row) for name in group.names(Matrix) for row in group.measured if row.find(Matrix, name)
+    ]
+    if missing := _not_measured(group.rows):
+        blocks += [Paragraph("Not measured:"), Items(missing)]
+    return blocks
+
+
+def _summary_table(group: Group) -> Table:
+    """A row for each model: size, seeds, and the single numbers with what they mean."""
+    rows = group.measured
+    columns = [
+        Column("model", [row.label for row in rows], "label"),
+        Column("parameters", ["" if row.parameters is None else f"{row.parameters:,}" for row in rows]),
+        Column("seeds", [_seeds(row) for row in rows]),
+    ]
+    scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
+    with_words = [name for name, found in scalars.items() if any(s.verdict for each in found for s in each)]
+    for name, found in scalars.items():
+        unit = next(s.unit for each in found for s in each)
+        columns.append(
+            Column(f"{name} ({unit})" if unit else name, [spread(summarise(s.value for s in x)) for x in found])
+        )
+        if name in with_words:
+            header = "verdict" if len(with_words) == 1 else f"verdict ({name})"
+            columns.append(Column(header, [_words(each) for each in found], "text"))
+    notes = [
+        f"{row.label}: 1 seed is not a result; run more with --seeds {FEW_SEEDS}." for row in rows if len(row.ok) == 1
+    ]
+    if len(notes) == len(rows):
+        notes = [f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."]
+    return Table(columns, notes=notes)
+
+
+def _seeds(row: Row) -> str:
+    return str(len(row.ok)) if len(row.ok) == len(row.records) else f"{len(row.ok)} of {len(row.records)}"
+
+
+def _words(scalars: list[Scalar]) -> str:
+    """`learned 2/3, never learned 1/3`."""
+    verdicts = Counter(s.verdict for s in scalars if s.verdict)
+    return ", ".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())
+
+
+def _not_measured(rows: list[Row]) -> list[str]:
+    """One line for each model and reason, however many seeds it struck."""
+    struck: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        for record in row.records:
+            if record.status != "ok":
+                error = record.error
+                why = f"skipped, {record.reason}" if error is None else f"failed, {error.type}: {error.message}"
+                struck.setdefault((row.label, why), []).append(record.seed)
+    return [
+        f"{label} ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}): {why}"
+        for (label, why), seeds in struck.items()
+    ]

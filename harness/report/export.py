@@ -1,0 +1,95 @@
+"""Records for programs: long rows, CSV and JSON."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from harness.schema import Measurement, Record
+from harness.statistics import current
+
+COLUMNS = (
+    "model",
+    "task",
+    "probe",
+    "stage",
+    "seed",
+    "status",
+    "measurement",
+    "kind",
+    "x",
+    "row",
+    "column",
+    "value",
+    "unit",
+    "verdict",
+    "inside",
+    "parameters",
+    "training",
+    "trial",
+    "record",
+    "message",
+)
+"""Of every row, in this order; what a row does not have is None (empty in CSV)."""
+
+
+def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """One dictionary for each number of each seed, ready for a data frame.
+
+    Superseded records are left out, as in the tables. A skipped or failed record, or one without measurements, is one
+    row without a value, with the reason in `message`.
+    """
+    return list(iterate(records))
+
+
+def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
+    """`rows`, one at a time."""
+    kept, _ = current(records)
+    for record in kept:
+        cell: dict[str, Any] = dict.fromkeys(COLUMNS)
+        cell |= {
+            "model": record.model.label,
+            "task": record.task.label,
+            "probe": record.probe.label,
+            "stage": record.stage,
+            "seed": record.seed,
+            "status": record.status,
+            "parameters": record.model.parameters,
+            "training": record.training.model_dump_json(),
+            "trial": record.trial,
+            "record": record.id,
+            "message": record.reason if record.error is None else f"{record.error.type}: {record.error.message}",
+        }
+        if not record.measurements:
+            yield cell
+        for measurement in record.measurements:
+            common = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
+            for numbers in _numbers(measurement):
+                yield cell | common | numbers
+
+
+def _numbers(measurement: Measurement) -> Iterator[dict[str, Any]]:
+    if measurement.kind == "scalar":
+        yield {"value": measurement.value, "verdict": measurement.verdict}
+    elif measurement.kind == "curve":
+        flags = measurement.inside or [None] * len(measurement.x)
+        for x, y, inside in zip(measurement.x, measurement.y, flags, strict=True):
+            yield {"x": x, "value": y, "inside": inside}
+    else:
+        for row, values in zip(measurement.rows, measurement.values, strict=True):
+            for column, value in zip(measurement.columns, values, strict=True):
+                yield {"row": row, "column": column, "value": value}
+
+
+def to_csv(records: Iterable[Record]) -> str:
+    """The rows as CSV with a header; numbers in full precision, `nan` and `inf` as Python and pandas read them."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(iterate(records))
+    return text.getvalue()
+
+
+def to_json(records: Iterable[Record]) -> str:
+    """All records as one JSON array, a record a line; NaN and infinity as strings, as on disk."""
+    return "[\n" + ",\n".join(record.model_dump_json() for record in records) + "\n]\n"

@@ -1,0 +1,122 @@
+"""Records in order: what was measured together, which are seeds of one another, and how to call them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from harness.claims import matches
+from harness.schema import Curve, Matrix, PluginUse, Record, Scalar, Training
+from harness.suites import Request, Suite, format_arguments
+
+M = TypeVar("M", Scalar, Curve, Matrix)
+
+Identity = tuple[str, str]
+"""Distribution and label of a plugin as used."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model, trained in one way; its records are seeds of one another."""
+
+    label: str
+    records: list[Record]
+    """By seed, whatever their outcome."""
+
+    @property
+    def ok(self) -> list[Record]:
+        """The records that were measured."""
+        return [record for record in self.records if record.status == "ok"]
+
+    @property
+    def parameters(self) -> int | None:
+        """Trained values of the model, if it could be built."""
+        return next((r.model.parameters for r in self.records if r.model.parameters is not None), None)
+
+    def find(self, kind: type[M], name: str) -> list[M]:
+        """The measurement of that name, from every record that has it."""
+        return [m for r in self.ok for m in r.measurements if isinstance(m, kind) and m.name == name]
+
+
+@dataclass(frozen=True)
+class Group:
+    """What can be compared: one probe, one task, one stage; a row for each model."""
+
+    probe: str
+    task: str
+    stage: str
+    rows: list[Row]
+
+    @property
+    def measured(self) -> list[Row]:
+        """The rows that have numbers."""
+        return [row for row in self.rows if row.ok]
+
+    def names(self, kind: type[M]) -> list[str]:
+        """The measurements that tables show: those marked as headline, or all if none is."""
+        found = [m for row in self.rows for record in row.ok for m in record.measurements]
+        shown = [m for m in found if m.headline] or found
+        return list(dict.fromkeys(m.name for m in shown if isinstance(m, kind)))
+
+
+def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
+    """Groups in the suite's order (or the alphabet's), one for each probe, task and stage.
+
+    The records must be `current`: two of one cell would be counted as two seeds.
+    """
+    experiments = suite.experiments if suite else []
+    models = _names((r.model for r in records), [x for e in experiments for x in e.models])
+    tasks = _names((r.task for r in records), [x for e in experiments for x in e.tasks])
+    probes = _names((r.probe for r in records), [x for e in experiments for x in e.probes])
+    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Training, list[Record]]]] = {}
+    for record in records:
+        cell = cells.setdefault((_identity(record.probe), _identity(record.task), record.stage), {})
+        by_training = cell.setdefault(_identity(record.model), {})
+        by_training.setdefault(record.training, []).append(record)
+    return [
+        Group(
+            probes[probe],
+            tasks[task],
+            stage,
+            [row for model in models if model in cell for row in _rows(models[model], cell[model])],
+        )
+        for probe in probes
+        for task in tasks
+        for stage in ("initial", "trained")
+        if (cell := cells.get((probe, task, stage)))
+    ]
+
+
+def _rows(model: str, by_training: dict[Training, list[Record]]) -> list[Row]:
+    """A row for each way of training; what differs between them goes into the label."""
+    settings = [training.model_dump() for training in by_training]
+    differing = [key for key in settings[0] if any(other[key] != settings[0][key] for other in settings)]
+    rows = []
+    for own, records in zip(settings, by_training.values(), strict=True):
+        note = f" ({format_arguments({key: own[key] for key in differing})})" if differing else ""
+        rows.append(Row(model + note, sorted(records, key=lambda record: record.seed)))
+    return sorted(rows, key=lambda row: _natural(row.label))
+
+
+def _identity(use: PluginUse) -> Identity:
+    return use.distribution, use.label
+
+
+def _names(uses: Iterable[PluginUse], requests: list[Request]) -> dict[Identity, str]:
+    """In order, each plugin as used with its label, qualified by its distribution where that is needed."""
+    distinct = {_identity(use): use for use in uses}
+    labels = [label for _, label in distinct]
+
+    def order(identity: Identity) -> tuple[int, list[tuple[int, str]], str]:
+        ranks = (i for i, request in enumerate(requests) if matches(request, distinct[identity]))
+        return next(ranks, len(requests)), _natural(identity[1]), identity[0]
+
+    return {
+        (distribution, label): label if labels.count(label) == 1 else f"{distribution or 'file'}:{label}"
+        for distribution, label in sorted(distinct, key=order)
+    }
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """A sort key by which `d=10` comes after `d=9`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]

@@ -1,0 +1,42 @@
+"""Numbers as a person wants to read them."""
+
+import math
+
+from harness.statistics import Summary
+
+
+def number(value: float) -> str:
+    """Three significant digits; `1.2e-05` for very small, `26,834` for large and whole numbers."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 1e-3 or size >= 1e7:
+        return f"{value:.1e}"
+    if size >= 99.95 or (size >= 2 and value == int(value)):
+        return f"{value:,.0f}"
+    return f"{value:#.3g}"
+
+
+def spread(summary: Summary) -> str:
+    """`0.48 [0.47..0.49]`: the median and the range over seeds; only one number where all are the same."""
+    if summary.n == 0:
+        return "NaN" if summary.nan else ""
+    text = number(summary.median)
+    low, high = number(summary.minimum), number(summary.maximum)
+    if low != high:
+        text += f" [{low}..{high}]"
+    return f"{text} ({summary.nan} NaN)" if summary.nan else text
+
+
+def place(x: float | str) -> str:
+    """A place on an axis, as a column header."""
+    return x if isinstance(x, str) else f"{x:g}"
+
+
+def count(n: int, word: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"

@@ -1,0 +1,341 @@
+"""From a trial to its records: build, measure, train once, measure again, write each record as soon as it is known."""
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors.torch
+import torch
+from torch import nn
+
+from harness import __version__
+from harness.contracts import Batch, Condition, Skip, Stage, Subject, Task, seeded
+from harness.errors import HarnessError, PluginError
+from harness.needs import unmet
+from harness.plan import Planned
+from harness.registry import Registry, default_registry, describe
+from harness.schema import (
+    Cell,
+    Curve,
+    Failure,
+    Matrix,
+    ModelUse,
+    PluginUse,
+    Provenance,
+    Record,
+    Scalar,
+    Timing,
+    Trained,
+)
+from harness.store import RunDirectory
+from harness.targets import Target, find, load
+from harness.training import train
+
+Progress = Callable[[float], None]
+"""Called with the share of the trial that is done, 0 to 1."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A trial to run, with all that a worker process needs to know."""
+
+    planned: Planned
+    out: Path
+    threads: int = 1
+    revision: str | None = None
+    dirty: bool | None = None
+
+
+def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:
+    """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one."""
+    with _one_trial(work):
+        yield from _Run(work, progress).records()
+
+
+@contextmanager
+def _one_trial(work: Work) -> Iterator[None]:
+    """Fixed threads and a random state of the trial's own; the caller's are restored."""
+    threads = torch.get_num_threads()
+    trial = work.planned.trial
+    device = torch.device(trial.device)
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.set_num_threads(work.threads)
+        torch.manual_seed(seeded("model", trial.seed).initial_seed())
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+@dataclass
+class _Run:
+    """One trial on its way; what is known so far goes into each record."""
+
+    work: Work
+    progress: Progress
+    parameters: int | None = None
+    trained: Trained | None = None
+    data: str = ""
+    batches: dict[Condition, Batch] = field(default_factory=dict)
+    task: Task = field(init=False)
+    model: nn.Module = field(init=False)
+
+    def records(self) -> Iterator[Record]:
+        planned = self.work.planned
+        if planned.broken:
+            yield from self._fail(planned.cells, planned.broken)
+            return
+        try:
+            registry = default_registry()
+            self._event(registry)
+            self._build(registry)
+        except Skip as skip:
+            for cell in planned.cells:
+                yield self._write(cell, "skipped", reason=str(skip))
+            return
+        except Exception as error:
+            yield from self._fail(planned.cells, failure(error))
+            return
+        yield from self._stage("initial", registry)
+        cells = [cell for cell in planned.cells if cell.stage == "trained"]
+        if all(self._unmet(cell, registry) for cell in cells):
+            yield from self._stage("trained", registry)  # all are skipped (or fail) without training
+            return
+        try:
+            self._train()
+        except Exception as error:
+            yield from self._fail(cells, failure(error))
+            return
+        yield from self._stage("trained", registry)
+
+    def _event(self, registry: Registry) -> None:
+        registry.manager.hook.harness_trial_started(trial=self.work.planned.trial)
+
+    def _build(self, registry: Registry) -> None:
+        trial = self.work.planned.trial
+        device = torch.device(trial.device)
+        task_target, model_target = (_load(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
+        with blame(trial.task, "being constructed"):
+            self.task = task_target.build(trial.task.arguments)
+        interface = self.task.interface
+        accepts = getattr(model_target.code, "accepts", ("tokens",))
+        if interface.input not in accepts:
+            raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(accepts)}")
+        with blame(trial.model, "being constructed"):
+            model = model_target.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)
+            if not isinstance(model, nn.Module):
+                raise TypeError(f"it gave a {type(model).__name__}; a model is a torch.nn.Module")
+            self.model = model.to(device)
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        self._check_forward(self._subject("initial"))
+
+    def _check_forward(self, subject: Subject) -> None:
+        """The first forward pass, so that a wrong shape is named before anything is trained."""
+        trial, interface = self.work.planned.trial, self.task.interface
+        with blame(trial.task, "making evaluation data"):
+            batch = subject.batch(self.task.conditions()[0])[:2]
+            self.data = _data_digest(subject)
+        with blame(trial.model, "computing its first outputs"):
+            outputs = subject.forward(batch)
+            expected = (*batch.tokens.shape[:2], interface.output_size)
+            if not isinstance(outputs, torch.Tensor) or outputs.shape != expected:
+                received = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
+                raise ValueError(f"it returned {received} where (batch, time, outputs) = {expected} is expected")
+            if not torch.isfinite(outputs).all():
+                raise ValueError("its outputs are not finite (NaN or infinity) before any training")
+
+    def _subject(self, stage: Stage) -> Subject:
+        trial = self.work.planned.trial
+        self.model.eval()
+        examples = self.work.planned.cells[0].examples
+        return Subject(
+            self.model,
+            self.task,
+            stage=stage,
+            seed=trial.seed,
+            device=torch.device(trial.device),
+            examples=examples,
+            batches=self.batches,
+        )
+
+    def _train(self) -> None:
+        store, trial = RunDirectory(self.work.out), self.work.planned.trial
+        path = store.checkpoint(trial.id)
+        if trained := store.read_trained(trial.id):
+            safetensors.torch.load_model(self.model, path)
+            self.trained = trained
+            return
+        # whether the initial stage was measured must not change what training draws
+        torch.manual_seed(seeded("training", trial.seed).initial_seed())
+        with blame(trial.model, f"training on {trial.task.label!r}"):
+            outcome = train(
+                self.model, self.task, trial.training, trial.seed, torch.device(trial.device), self.progress
+            )
+        self.trained = outcome.trained
+        if trial.training.steps != 0:
+            temporary = path.with_suffix(f".{os.getpid()}.tmp")
+            safetensors.torch.save_model(self.model, str(temporary))
+            temporary.replace(path)
+            store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
+
+    def _stage(self, stage: Stage, registry: Registry) -> Iterator[Record]:
+        cells = [cell for cell in self.work.planned.cells if cell.stage == stage]
+        if not cells:
+            return
+        subject = self._subject(stage)
+        for cell in cells:
+            started = time.perf_counter()
+            try:
+                if reason := self._unmet(cell, registry, subject):
+                    raise Skip(reason)
+                with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
+                    measurements = self._measure(cell, subject, registry)
+            except Skip as skip:
+                yield self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
+            except Exception as error:
+                yield self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
+            else:
+                seconds = time.perf_counter() - started
+                yield self._write(cell, "ok", measurements=measurements, seconds=seconds)
+
+    def _measure(self, cell: Cell, subject: Subject, registry: Registry) -> list[Scalar | Curve | Matrix]:
+        target = _load(registry, "probe", cell.probe)
+        subject.generator = seeded("probe", cell.id)
+        if isinstance(target.code, type):
+            result = target.build(cell.probe.arguments)(subject)
+        else:
+            result = target.build(cell.probe.arguments, subject=subject)
+        measurements = list(result)
+        for measurement in measurements:
+            if not isinstance(measurement, Scalar | Curve | Matrix):
+                raise TypeError(f"it gave {measurement!r:.60}; a probe yields Scalar, Curve or Matrix")
+        names = [measurement.name for measurement in measurements]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"it gave {', '.join(sorted(twice))} twice; names of measurements are unique")
+        return measurements
+
+    def _unmet(self, cell: Cell, registry: Registry, subject: Subject | None = None) -> str:
+        """Why the probe cannot look at this model and task, or ""."""
+        if cell.probe.digest == "":
+            return ""  # a broken probe fails when it is measured
+        needs = getattr(_load(registry, "probe", cell.probe).code, "needs", ())
+        return unmet(needs, subject or self._subject(cell.stage))
+
+    def _fail(self, cells: list[Cell], error: Failure) -> Iterator[Record]:
+        for cell in cells:
+            yield self._write(cell, "failed", error=error)
+
+    def _write(
+        self, cell: Cell, status: Literal["ok", "skipped", "failed"], seconds: float = 0.0, **outcome: Any
+    ) -> Record:
+        trial = cell.trial
+        trained = self.trained if cell.stage == "trained" else None
+        record = Record(
+            id=cell.id,
+            trial=trial.id,
+            status=status,
+            model=ModelUse(**trial.model.model_dump(), parameters=self.parameters),
+            task=trial.task,
+            probe=cell.probe,
+            training=trial.training,
+            trained=trained,
+            stage=cell.stage,
+            seed=trial.seed,
+            examples=cell.examples,
+            data=self.data,
+            timing=Timing(train=trained.seconds if trained else None, probe=seconds),
+            provenance=provenance(self.work),
+            **outcome,
+        )
+        RunDirectory(self.work.out).write_record(record)
+        return record
+
+
+def failed_records(work: Work, cells: list[Cell], error: Failure) -> list[Record]:
+    """Write `failed` for cells whose process died."""
+    return list(_Run(work, lambda share: None)._fail(cells, error))
+
+
+def _load(registry: Registry, kind: str, use: PluginUse) -> Target:
+    return load(find(registry, kind, f"{use.distribution}:{use.name}" if use.distribution else use.name))
+
+
+@contextmanager
+def blame(use: PluginUse, doing: str) -> Iterator[None]:
+    """Turn whatever a plugin raises into a `PluginError` that names it; the cause keeps its traceback."""
+    try:
+        yield
+    except (Skip, HarnessError):
+        raise
+    except Exception as error:
+        origin = f"{use.distribution} {use.version}" if use.distribution else "no package"
+        raise PluginError(
+            f"{use.label!r} ({use.target}, from {origin}) failed while {doing}: {describe(error)}{_place(error)}"
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """The innermost frame that is not torch's own."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f"{os.sep}torch{os.sep}" not in f.filename]
+    return f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+
+
+def failure(error: BaseException) -> Failure:
+    """An exception as a record keeps it."""
+    kind = type(error.__cause__ or error).__name__
+    return Failure(type=kind, message=str(error), traceback="".join(traceback.format_exception(error)))
+
+
+def _data_digest(subject: Subject) -> str:
+    digest = hashlib.sha256()
+    for condition in subject.task.conditions():
+        digest.update(subject.batch(condition).tokens.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def provenance(work: Work) -> Provenance:
+    """What is running, where and when."""
+    device = torch.device(work.planned.trial.device)
+    return Provenance(
+        harness=__version__,
+        python=platform.python_version(),
+        torch=torch.__version__,
+        platform=f"{platform.system()} {platform.machine()}",
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        threads=work.threads,
+        revision=work.revision,
+        dirty=work.dirty,
+        finished=datetime.now(UTC),
+    )
+
+
+@cache
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Revision of the folder and whether it has uncommitted changes; None, None where git does not answer."""
+    try:
+        revision, status = (
+            subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=True).stdout
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    return revision.strip(), bool(status.strip())

@@ -1,0 +1,296 @@
+"""What is asked for and what comes out, as validated models. Every field says what it means and in which unit.
+
+Records are JSON on disk. Infinity and NaN are written as the strings "Infinity", "-Infinity" and "NaN", which any JSON
+reader takes, and come back as floats.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SCHEMA_VERSION = 1
+"""Written into every record; records of older versions stay readable."""
+
+
+class Strict(BaseModel):
+    """Base of everything we write: unknown fields are an error, instances do not change."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        ser_json_inf_nan="strings",
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+    )
+
+
+class Scalar(Strict):
+    """One number."""
+
+    kind: Literal["scalar"] = "scalar"
+    name: str
+    """What was measured, for example `per_step_factor`."""
+    unit: str
+    """Unit of the value: `share`, `nats`, `bits`, `tokens`, `ratio`, ... ("" for a pure number)."""
+    value: float
+    """The number; NaN where it is not defined."""
+    verdict: str | None = None
+    """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
+    headline: bool = False
+    """Whether summary tables show it."""
+
+
+class Curve(Strict):
+    """Numbers along an axis."""
+
+    kind: Literal["curve"] = "curve"
+    name: str
+    """What was measured, for example `accuracy`."""
+    unit: str
+    """Unit of `y`."""
+    x: list[float] | list[str]
+    """Places on the axis: numbers, or names of categories."""
+    y: list[float]
+    """The values, one for each `x`; NaN where not measured."""
+    x_label: str
+    """What `x` is, with its unit."""
+    y_label: str
+    """What `y` is."""
+    inside: list[bool] | None = None
+    """For each `x`, whether training covered it (None where that question has no meaning)."""
+    scale: Literal["linear", "log"] = "linear"
+    """How to draw `y`."""
+    headline: bool = False
+    """Whether summary tables show it."""
+
+    @model_validator(mode="after")
+    def _same_length(self) -> "Curve":
+        if len(self.x) != len(self.y):
+            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.y)} y; give one y for each x")
+        if self.inside is not None and len(self.inside) != len(self.x):
+            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.inside)} inside flags")
+        return self
+
+
+class Matrix(Strict):
+    """Numbers in rows and columns."""
+
+    kind: Literal["matrix"] = "matrix"
+    name: str
+    """What was measured, for example `attention_share`."""
+    unit: str
+    """Unit of the values."""
+    values: list[list[float]]
+    """Row by row; NaN where not measured."""
+    rows: list[str]
+    """Label of each row."""
+    columns: list[str]
+    """Label of each column."""
+    row_label: str
+    """What the rows are, for example `layer and head`."""
+    column_label: str
+    """What the columns are."""
+    headline: bool = False
+    """Whether summary tables show it."""
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> "Matrix":
+        shape = (len(self.rows), len(self.columns))
+        if len(self.values) != shape[0] or any(len(row) != shape[1] for row in self.values):
+            raise ValueError(
+                f"matrix {self.name!r} has {shape[0]} row labels and {shape[1]} column labels, but its rows have "
+                f"lengths {[len(row) for row in self.values]}"
+            )
+        return self
+
+
+Measurement = Annotated[Scalar | Curve | Matrix, Field(discriminator="kind")]
+
+
+class PluginUse(Strict):
+    """A plugin as it was used: enough to find it, to run it again and to see that it has changed."""
+
+    name: str
+    """The name in the registry, or the file and class for a plugin without a package."""
+    label: str
+    """As a user would type it: the name and the arguments that differ from their defaults."""
+    arguments: dict[str, Any]
+    """Every argument, defaults included."""
+    distribution: str
+    """The installed distribution it comes from; "" for a file."""
+    version: str
+    """That distribution's version."""
+    target: str
+    """Where the code is: `package.module:Name`."""
+    digest: str
+    """Digest of the plugin's source files."""
+
+
+class ModelUse(PluginUse):
+    """A model as it was used."""
+
+    parameters: int | None = None
+    """Number of trained values (shared ones count once); None where the model could not be built."""
+
+
+class Training(Strict):
+    """How a model is trained; every field can be set with `--training name=value`."""
+
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    """Fused `torch.optim` optimiser."""
+    lr: float = Field(1e-3, gt=0)
+    """Learning rate after warm-up."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Decoupled for adamw, L2 for adam."""
+    warmup: int = Field(0, ge=0)
+    """Steps over which the learning rate rises linearly from 0."""
+    clip: float | None = Field(1.0, gt=0)
+    """Largest norm of the whole gradient; None for no clipping."""
+    steps: int | None = Field(1000, ge=0)
+    """Optimiser steps; give this or `epochs`."""
+    epochs: float | None = Field(None, gt=0)
+    """Passes over a finite training set; instead of `steps`."""
+    batch_size: int = Field(64, ge=1)
+    """Sequences per step."""
+    validate_every: int = Field(100, ge=1)
+    """Steps between two looks at the validation loss (the learning curve)."""
+    patience: int | None = Field(None, ge=1)
+    """Early stop: after this many looks without a better validation loss; None for a fixed budget."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Training":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either steps or epochs (set the other one to none)")
+        return self
+
+
+class Trained(Strict):
+    """How training went."""
+
+    steps: int
+    """Optimiser steps taken."""
+    stopped: Literal["budget", "early stop"]
+    """Why it ended."""
+    loss: float
+    """Mean training loss since the last look, in the task's unit (nats for classes)."""
+    validation_loss: float
+    """Validation loss at the end."""
+    seconds: float
+    """Wall time of training."""
+
+
+class Trial(Strict):
+    """Model x task x training x seed, everything resolved; trained once."""
+
+    id: str
+    """Content hash of everything that decides the trained model."""
+    model: PluginUse
+    task: PluginUse
+    training: Training
+    seed: int = Field(ge=0)
+    device: str = "cpu"
+    """`cpu` or `cuda`; part of the id, since the numbers differ in the last digits."""
+
+
+class Cell(Strict):
+    """Trial x probe x stage; the unit of resume."""
+
+    id: str
+    """Content hash of everything that decides the result; the record's file name."""
+    trial: Trial
+    probe: PluginUse
+    stage: Literal["initial", "trained"]
+    examples: int = Field(ge=1)
+    """Evaluation examples per condition."""
+
+
+class Failure(Strict):
+    """Why a cell failed."""
+
+    type: str
+    """Class of the exception."""
+    message: str
+    """What it said, and where in the plugin."""
+    traceback: str = ""
+    """The whole traceback, for the plugin's author."""
+
+
+class Timing(Strict):
+    """Wall time in seconds."""
+
+    train: float | None = None
+    """Training of the trial (shared by all its cells); None where nothing was trained."""
+    probe: float
+    """This cell's own measurement."""
+
+
+class Provenance(Strict):
+    """What produced a record."""
+
+    harness: str
+    """Version of the harness."""
+    python: str
+    torch: str
+    platform: str
+    """Operating system and processor."""
+    device: str
+    """Processor or accelerator the model ran on, by name."""
+    threads: int
+    """torch threads in the process."""
+    revision: str | None = None
+    """git revision of the folder the run was started in, if it is one."""
+    dirty: bool | None = None
+    """Whether that folder had uncommitted changes."""
+    finished: datetime
+    """When the cell was done."""
+
+
+class Record(Strict):
+    """The outcome of one cell."""
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    """The cell's id; also the file's name."""
+    trial: str
+    """The trial's id; cells of one trial measured the same trained model."""
+    status: Literal["ok", "skipped", "failed"]
+    reason: str | None = None
+    """Why it was skipped."""
+    error: Failure | None = None
+    """Why it failed."""
+    model: ModelUse
+    task: PluginUse
+    probe: PluginUse
+    training: Training
+    trained: Trained | None = None
+    """How training went; None at the initial stage and where nothing was trained."""
+    stage: Literal["initial", "trained"]
+    """Whether the model was measured as constructed or after training."""
+    seed: int
+    examples: int = Field(ge=1)
+    """Evaluation examples per condition."""
+    measurements: list[Measurement] = []
+    data: str = ""
+    """Digest of the evaluation data: equal digests, equal sentences."""
+    timing: Timing
+    provenance: Provenance
+
+    @model_validator(mode="after")
+    def _explained(self) -> "Record":
+        if (self.status == "skipped") != (self.reason is not None) or (self.status == "failed") != (
+            self.error is not None
+        ):
+            raise ValueError(f"a {self.status} record needs a reason exactly if skipped and an error exactly if failed")
+        return self
+
+    def find(self, name: str) -> Scalar | Curve | Matrix:
+        """The measurement of that name.
+
+        Raises:
+            KeyError: naming the measurements there are.
+        """
+        for measurement in self.measurements:
+            if measurement.name == name:
+                return measurement
+        raise KeyError(f"no measurement {name!r}; there are: {', '.join(m.name for m in self.measurements)}")

@@ -1,0 +1,198 @@
+"""From seeds to statements: summaries over seeds, and what a curve says in words.
+
+Pure Python on lists of numbers, so that probes, reports and claims share it and none of them needs torch for
+it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from harness.schema import Record
+
+FEW_SEEDS = 3
+"""With fewer seeds than this, nothing is concluded about an architecture."""
+
+Diagnosis = Literal[
+    "learned", "does not extrapolate", "forgets with distance", "partly learned", "never learned", "undecided"
+]
+Decay = Literal["exponential", "polynomial", "flat", "undecided"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number per seed, summarised. NaN is counted and otherwise left out; infinity is a number."""
+
+    n: int
+    """Values that are numbers."""
+    nan: int
+    """Values that are NaN."""
+    median: float
+    minimum: float
+    maximum: float
+
+    def worst(self, higher_is_better: bool = True) -> float:
+        """The worst seed."""
+        return self.minimum if higher_is_better else self.maximum
+
+    def best(self, higher_is_better: bool = True) -> float:
+        """The best seed."""
+        return self.maximum if higher_is_better else self.minimum
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """Median, smallest and largest of one value per seed; all NaN where there is no number."""
+    given = list(values)
+    numbers = sorted(value for value in given if not math.isnan(value))
+    if not numbers:
+        return Summary(0, len(given), math.nan, math.nan, math.nan)
+    return Summary(len(numbers), len(given) - len(numbers), median(numbers), numbers[0], numbers[-1])
+
+
+def coverage(n: int) -> float:
+    """The probability that the range of `n` seeds contains the median over all possible seeds.
+
+    Every seed falls on either side of that median with probability 1/2, whatever the distribution, so the
+    range misses it only if all seeds fall on one side: 1 - 2 / 2^n. That is 0.75 for 3 seeds and 0.94 for 5;
+    more cannot be said of so few without assuming a distribution.
+    """
+    return 1 - 2 * 0.5**n if n > 0 else 0.0
+
+
+def current(records: Iterable[Record]) -> tuple[list[Record], int]:
+    """The records that count as seeds, in the order given, and how many older ones they supersede.
+
+    Among records that agree in model, task, probe (label and distribution), stage and training, only those
+    with the plugin sources of the newest one are kept, and of these the newest for each seed.
+    """
+    records = list(records)
+    sources: dict[object, object] = {}
+    kept: dict[object, int] = {}
+    newest_first = sorted(enumerate(records), key=lambda item: -item[1].provenance.finished.timestamp())
+    for index, record in newest_first:
+        plugins = (record.model, record.task, record.probe)
+        cell = (tuple((use.distribution, use.label) for use in plugins), record.stage, record.training)
+        digests = tuple(use.digest for use in plugins)
+        if sources.setdefault(cell, digests) == digests:
+            kept.setdefault((cell, record.seed), index)
+    return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
+
+
+SOLVED = 0.9
+GOOD = 0.5
+POOR = 0.25
+
+
+def diagnose(accuracies: Sequence[float], inside: Sequence[bool] | None, chance: float) -> Diagnosis:
+    """What accuracies along a distance say about learning.
+
+    Accuracies are read as skill, the share of the way from chance (0) to perfect (1); they are given from
+    near to far; NaN is left out. "Inside" are the places that training covered (all, where `inside` is None).
+    The first that fits:
+
+    - `undecided`: nothing was measured inside.
+    - `learned`: skill of at least 0.9 everywhere, also beyond the trained range where that was measured.
+    - `does not extrapolate`: skill of at least 0.9 everywhere inside, less somewhere beyond.
+    - `forgets with distance`: skill of at least 0.5 at the nearest place inside, and lower by at least 0.25
+      at the farthest one. Training worked; the distance is what hurts.
+    - `never learned`: median skill inside below 0.25, and nowhere as much as 0.5. Training failed; a curve
+      that is flat at failure does not forget, also if its nearest place is a little better than the rest.
+    - `partly learned`: everything else.
+    """
+    flags = [True] * len(accuracies) if inside is None else list(inside)
+    skills = [(a - chance) / (1 - chance) for a in accuracies]
+    within = [s for s, flag in zip(skills, flags, strict=True) if flag and not math.isnan(s)]
+    beyond = [s for s, flag in zip(skills, flags, strict=True) if not flag and not math.isnan(s)]
+    tolerance = 1e-9  # 0.95 - 0.5 is a little less than 0.45
+    if not within:
+        return "undecided"
+    if min(within) >= SOLVED - tolerance:
+        return "learned" if min(beyond, default=1.0) >= SOLVED - tolerance else "does not extrapolate"
+    if within[0] >= GOOD - tolerance and within[0] - within[-1] >= POOR - tolerance:
+        return "forgets with distance"
+    if median(within) < POOR and max(within) < GOOD:
+        return "never learned"
+    return "partly learned"
+
+
+@dataclass(frozen=True)
+class DecayFit:
+    """How a positive quantity falls along a distance: the best exponential and the best polynomial."""
+
+    points: int
+    """Points used: both x and y finite and above 0."""
+    factor: float
+    """Exponential fit, y = A f^x: the factor f per step (below 1: falls)."""
+    exponent: float
+    """Polynomial fit, y = A / x^p: the exponent p (above 0: falls)."""
+    residual_exponential: float
+    """Root mean square error of log y, in nats, of the exponential fit."""
+    residual_polynomial: float
+    """The same of the polynomial fit."""
+    verdict: Decay
+
+
+def fit_decay(x: Sequence[float], y: Sequence[float]) -> DecayFit:
+    """Fit y = A f^x and y = A / x^p by least squares on log y, and say which of them it is.
+
+    Points where x or y is 0, negative, NaN or infinite are left out (a gradient of exactly 0 has no
+    logarithm). Rules, the first that fits:
+
+    - `undecided`: fewer than 4 points.
+    - `flat`: the largest y is less than twice the smallest.
+    - `exponential` / `polynomial`: that fit's residual is at most half of the other one's, and it explains at
+      least 90 % of the variance of log y.
+    - `undecided`: everything else, for example a range too short to tell the two apart.
+
+    A curve that grows gets the same words, with a factor above 1 and a negative exponent.
+    """
+    usable = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < math.inf and 0 < b < math.inf]
+    xs, logs = [a for a, _ in usable], [math.log(b) for _, b in usable]
+    slope, exponential = _line(xs, logs)
+    power, polynomial = _line([math.log(a) for a in xs], logs)
+    verdict: Decay = "undecided"
+    if len(usable) >= 4:
+        mean = math.fsum(logs) / len(logs)
+        spread = math.sqrt(math.fsum((value - mean) ** 2 for value in logs) / len(logs))
+        good = max(spread, 1e-12) * math.sqrt(1 - 0.9)
+        if max(logs) - min(logs) < math.log(2):
+            verdict = "flat"
+        elif exponential <= min(polynomial / 2, good):
+            verdict = "exponential"
+        elif polynomial <= min(exponential / 2, good):
+            verdict = "polynomial"
+    return DecayFit(len(usable), math.exp(slope), -power, exponential, polynomial, verdict)
+
+
+def _line(u: Sequence[float], v: Sequence[float]) -> tuple[float, float]:
+    """Slope and root mean square residual of the least-squares line; NaN where no line is determined."""
+    if len(set(u)) < 2:
+        return math.nan, math.nan
+    mean_u, mean_v = math.fsum(u) / len(u), math.fsum(v) / len(v)
+    slope = math.fsum((a - mean_u) * (b - mean_v) for a, b in zip(u, v, strict=True)) / math.fsum(
+        (a - mean_u) ** 2 for a in u
+    )
+    squares = math.fsum((b - mean_v - slope * (a - mean_u)) ** 2 for a, b in zip(u, v, strict=True))
+    return slope, math.sqrt(squares / len(u))
+
+
+def falls_below(x: Sequence[float], y: Sequence[float], share: float) -> float:
+    """The first x at which y falls below `share` times its first value.
+
+    Between two measured places it is interpolated, straight on log y; where y falls to 0 at once, it is the
+    place of that 0. Infinity: never within what was measured. NaN points are left out; NaN is returned where
+    nothing was measured or the first value is not a positive number.
+    """
+    points = [(a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b)]
+    if not points or not 0 < points[0][1] < math.inf:
+        return math.nan
+    threshold = share * points[0][1]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y1 < threshold:
+            if y1 <= 0:
+                return x1
+            return x0 + (x1 - x0) * math.log(y0 / threshold) / math.log(y0 / y1)
+    return math.inf

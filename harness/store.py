@@ -1,0 +1,123 @@
+"""The run directory: one file per record, written whole or not at all."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from harness.errors import RequestError
+from harness.schema import Record, Trained
+from harness.suites import Suite
+
+
+class RunDirectory:
+    """`RUN/records/<cell>.json`, `RUN/trials/<trial>.json` (learning curves), `RUN/checkpoints/<trial>.safetensors` and
+    `RUN/suite.json`. Directories of several machines merge by copying their files together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.records = path / "records"
+        self.trials = path / "trials"
+        self.checkpoints = path / "checkpoints"
+
+    def create(self) -> None:
+        """Make the folders and check that files can be written.
+
+        Raises:
+            RequestError: the directory cannot be made or written.
+        """
+        try:
+            for folder in (self.records, self.trials, self.checkpoints):
+                folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.records):
+                pass
+        except OSError as error:
+            raise RequestError(
+                f"cannot write to the run directory {str(self.path)!r}: {error.strerror}; choose another with --out"
+            ) from error
+
+    def write_suite(self, suite: Suite) -> None:
+        """Keep what was asked for, so that reports can judge its claims."""
+        write_atomic(self.path / "suite.json", suite.model_dump_json(indent=1).encode())
+
+    def read_suite(self) -> Suite | None:
+        """The suite last run into this directory, if there is one."""
+        path = self.path / "suite.json"
+        return Suite.model_validate_json(path.read_bytes()) if path.exists() else None
+
+    def write_record(self, record: Record) -> None:
+        """Write a record so that after any crash the file is there as a whole, or not at all."""
+        write_atomic(self.records / f"{record.id}.json", record.model_dump_json(indent=1).encode())
+
+    def read_record(self, cell_id: str) -> Record | None:
+        """The record of a cell; None if there is none, or if the file is damaged (the cell then runs again)."""
+        try:
+            return Record.model_validate_json((self.records / f"{cell_id}.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def read_records(self) -> Iterator[Record]:
+        """Every record, by id.
+
+        Raises:
+            RequestError: there is no run here, or a record cannot be read (naming the file).
+        """
+        if not self.records.is_dir():
+            raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
+        for path in sorted(self.records.glob("*.json")):
+            try:
+                yield Record.model_validate_json(path.read_bytes())
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                where = ".".join(map(str, first["loc"])) or "the file"
+                raise RequestError(
+                    f"the record {str(path)!r} cannot be read: {where}: {first['msg']}; delete it and run again"
+                ) from error
+
+    def clear(self) -> None:
+        """Delete the records, learning curves and checkpoints of earlier runs; nothing else."""
+        for folder, pattern in (
+            (self.records, "*.json"),
+            (self.trials, "*.json"),
+            (self.checkpoints, "*.safetensors"),
+        ):
+            for path in folder.glob(pattern):
+                path.unlink()
+
+    def checkpoint(self, trial_id: str) -> Path:
+        """Where the trained parameters of a trial are kept."""
+        return self.checkpoints / f"{trial_id}.safetensors"
+
+    def write_trained(self, trial_id: str, trained: Trained, curve: list[dict[str, float]]) -> None:
+        """Mark a trial as trained, with its learning curve; written after the checkpoint."""
+        content = {"trained": trained.model_dump(mode="json"), "learning_curve": curve}
+        write_atomic(self.trials / f"{trial_id}.json", json.dumps(content, indent=1).encode())
+
+    def read_trained(self, trial_id: str) -> Trained | None:
+        """How a trial's training went, if it is finished and its checkpoint is there."""
+        path = self.trials / f"{trial_id}.json"
+        if not path.exists() or not self.checkpoint(trial_id).exists():
+            return None
+        try:
+            return Trained.model_validate(json.loads(path.read_bytes())["trained"])
+        except (ValueError, KeyError):
+            return None
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new one, never part of it, even after a power cut."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

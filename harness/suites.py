@@ -1,0 +1,233 @@
+"""What a user asks for: requests (`gpt:position=none,layers=4`), suites and the claims they test."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from harness.errors import RequestError, did_you_mean
+from harness.schema import Strict
+
+Comparison = Literal[">", ">=", "<", "<="]
+
+
+class Request(Strict):
+    """A plugin by name, with the arguments that should differ from its defaults.
+
+    Written `name`, `name:key=value,key=value` or, in TOML, as a table `{name = "gpt", layers = 4}`. The name may be
+    qualified by its distribution (`acme:gru`), or point at code (`./gru.py:GRU`, `package.module:GRU`).
+    """
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text_or_table(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return parse_request(value)
+        if isinstance(value, dict) and "name" in value and "arguments" not in value:
+            return {"name": value["name"], "arguments": {k: v for k, v in value.items() if k != "name"}}
+        return value
+
+    def __str__(self) -> str:
+        return f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name
+
+
+def parse_request(text: str) -> dict[str, Any]:
+    """Split `name:key=value,key=value` into a name and arguments."""
+    match = re.fullmatch(r"(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?", text.strip(), flags=re.DOTALL)
+    if match is None or not match["name"]:
+        raise RequestError(f"cannot read {text!r}: write name or name:key=value,key=value, for example gpt:layers=4")
+    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or "")}
+
+
+def parse_arguments(text: str) -> dict[str, Any]:
+    """Read `key=value,key=value`. Values are JSON where they parse as JSON (`4`, `1e-3`, `true`, `[1,2]`), `none`, or
+    plain text; commas inside brackets or quotes belong to the value.
+
+    Raises:
+        RequestError: a part without `=`, or a key given twice.
+    """
+    arguments: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in _split_commas(text))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not key:
+            raise RequestError(f"cannot read {part!r} in {text!r}: write key=value,key=value")
+        if key in arguments:
+            raise RequestError(f"{key!r} is given twice in {text!r}; keep one")
+        arguments[key] = _value(value)
+    return arguments
+
+
+def _split_commas(text: str) -> list[str]:
+    parts, depth, quote, start = [], 0, "", 0
+    for index, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "[{":
+            depth += 1
+        elif character in "]}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    return [*parts, text[start:]]
+
+
+def _value(text: str) -> Any:
+    if text.lower() == "none":
+        # `position=none` is a word for some plugins and None for others; argument validation settles which
+        return text
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def format_arguments(arguments: dict[str, Any]) -> str:
+    """The inverse of `parse_arguments`."""
+    return ",".join(f"{key}={_format_value(value)}" for key, value in arguments.items())
+
+
+def _format_value(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, str) and value == str(_value(value)) and "," not in value:
+        return value
+    return json.dumps(value, separators=(",", ":"), default=str)
+
+
+class Selection(Strict):
+    """Which number of which records: one number per seed."""
+
+    model: Request | None = None
+    """The model as the suite names it; None matches the only one there is."""
+    task: Request | None = None
+    """The task as the suite names it."""
+    probe: Request
+    """The probe that measured it."""
+    stage: Literal["initial", "trained"] = "trained"
+    """When it was measured."""
+    metric: str
+    """Name of the measurement."""
+    at: float | str | list[float] | list[str] | None = None
+    """For a curve: the x to read, a list of them, or `inside` / `beyond` the trained range; None for all.
+    For a matrix: the column."""
+    row: str | None = None
+    """For a matrix: the row; None for all."""
+    relative_to: float | str | None = None
+    """For a curve: divide by the value at this x."""
+    reduce: Literal["min", "max", "mean", "range"] | None = None
+    """How several values become one number; needed where there are several."""
+
+
+class Claim(Selection):
+    """A published or suspected finding, as a comparison that records can decide.
+
+    It compares the selected number of every seed with `value`, or with another selection (`than`, which takes from the
+    claim whatever it does not say itself).
+    """
+
+    text: str
+    """The claim in words, for the report."""
+    source: str = ""
+    """Where it was made."""
+    comparison: Comparison
+    """How the number must stand to the value."""
+    value: float | None = None
+    """The value to compare with; or use `than`."""
+    than: dict[str, Any] | None = None
+    """Fields of another selection to compare with, seed by seed."""
+    factor: float = 1.0
+    """Multiplies the other selection's number before it is compared."""
+    margin: float = Field(0.0, ge=0)
+    """Numbers closer to the value than this decide nothing (for example the sampling error of an accuracy)."""
+    seeds: Literal["every", "median", "best", "worst", "some"] = "every"
+    """Of what the claim speaks: every seed (one clear counterexample refutes it), some seed (one clear example is
+    enough), the median seed, or the best or worst one by the direction of the comparison."""
+
+    @model_validator(mode="after")
+    def _one_reference(self) -> "Claim":
+        if (self.value is None) == (self.than is None):
+            raise ValueError("give either `value` or `than` to compare with")
+        self.other()
+        return self
+
+    def other(self) -> Selection | None:
+        """The selection to compare with, if the claim compares two."""
+        if self.than is None:
+            return None
+        own = self.model_dump(include=set(Selection.model_fields), exclude_none=True)
+        return Selection.model_validate({**own, **self.than})
+
+
+class Experiment(Strict):
+    """One cross: every model on every task, measured by every probe, for every seed."""
+
+    models: list[Request] = Field(min_length=1)
+    tasks: list[Request] = Field(default=[Request(name="recall")], min_length=1)
+    probes: list[Request] = Field(default=[Request(name="accuracy")], min_length=1)
+    training: dict[str, Any] = {}
+    """Training settings of this experiment; they win over the suite's and the plugins' own."""
+    stages: list[Literal["initial", "trained"]] | None = None
+    """Only these stages; None: whatever each probe looks at."""
+
+
+class Suite(Strict):
+    """Experiments that belong together, and the claims they test."""
+
+    name: str = Field("run", pattern=r"^[\w.+-]+$")
+    summary: str = ""
+    seeds: int = Field(3, ge=1)
+    """Seeds 0 to seeds - 1."""
+    examples: int = Field(512, ge=1)
+    """Evaluation examples per condition."""
+    training: dict[str, Any] = {}
+    """Training settings for all experiments; they win over what the plugins recommend."""
+    experiments: list[Experiment] = Field(min_length=1)
+    claims: list[Claim] = []
+
+
+def load_suite(path: Path) -> Suite:
+    """Read a suite from a TOML file.
+
+    Raises:
+        RequestError: the file cannot be read, is not TOML, or says something a suite does not have.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RequestError(f"cannot read the suite {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RequestError(f"the suite {str(path)!r} is not TOML: {error}") from error
+    content.setdefault("name", path.stem)
+    try:
+        return Suite.model_validate(content)
+    except ValidationError as error:
+        raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
+
+
+def explain(error: ValidationError, *models: type[Strict]) -> str:
+    """A pydantic error in one line per problem: where, what was received, what would be right."""
+    everything: tuple[type[Strict], ...] = (*models, Experiment, Claim)
+    known = {name for model in everything for name in model.model_fields}
+    lines = []
+    for problem in error.errors(include_url=False):
+        where = ".".join(str(part) for part in problem["loc"] if part not in ("function-before", "str"))
+        if problem["type"] == "extra_forbidden":
+            key = str(problem["loc"][-1])
+            lines.append(f"  {where}: unknown key.{did_you_mean(key, known)}")
+        elif problem["type"] == "missing":
+            lines.append(f"  {where}: missing; add it")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"  {where or 'suite'}: {message} (received {problem['input']!r:.80})")
+    return "\n".join(lines)

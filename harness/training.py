@@ -1,0 +1,162 @@
+"""The one training loop. It never looks at which task or model it trains: the task owns data, loss and score."""
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from harness.contracts import Batch, Task, seeded
+from harness.errors import DivergedError, PluginError
+from harness.schema import Trained, Training
+
+VALIDATION_BATCHES = 4
+"""The validation loss is the mean over this many batches drawn once, from a stream of their own."""
+
+
+class Outcome(NamedTuple):
+    """What `train` gives back."""
+
+    trained: Trained
+    learning_curve: list[dict[str, float]]
+    """`step`, `loss` (mean since the last look) and `validation_loss`, at every look."""
+
+
+def total_steps(training: Training, task: Task) -> int:
+    """Optimiser steps of the whole training.
+
+    Raises:
+        PluginError: epochs are asked for, and the task's stream has no end.
+    """
+    if training.steps is not None:
+        return training.steps
+    if task.examples is None:
+        raise PluginError(
+            f"training asks for {training.epochs} epochs, but {type(task).__name__} has an endless training stream "
+            "(its `examples` is None); give steps instead, for example --training steps=1000"
+        )
+    assert training.epochs is not None
+    return math.ceil(training.epochs * task.examples / training.batch_size)
+
+
+def train(
+    model: nn.Module,
+    task: Task,
+    training: Training,
+    seed: int,
+    device: torch.device,
+    progress: Callable[[float], None] = lambda fraction: None,
+) -> Outcome:
+    """Train a model in place.
+
+    Data comes from generators of the trial's own. Anything the model draws itself (dropout) comes from torch's global
+    generator, which the caller seeds.
+
+    Args:
+        model: on `device`; left in training mode.
+        task: gives training batches and the loss.
+        training: the settings.
+        seed: decides data and order.
+        device: where to train.
+        progress: called now and then with the share of the budget that is done.
+
+    Raises:
+        DivergedError: the loss became infinite or NaN; says at which step.
+    """
+    steps = total_steps(training, task)
+    optimizer = _optimizer(model, training)
+    stream = iter(task.train(training.batch_size, seeded("train", seed)))
+    validation = list(islice(task.train(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
+    validation = [batch.to(device) for batch in validation]
+    curve: list[dict[str, float]] = []
+    best, since_best, best_state = math.inf, 0, None
+    # kept on the device and read once per look: reading every step would make an accelerator wait
+    losses = torch.zeros(training.validate_every, device=device)
+    stopped: Literal["budget", "early stop"] = "budget"
+    step, mean_loss = 0, math.nan
+    started = time.perf_counter()
+    model.train()
+    for step in range(1, steps + 1):
+        _set_learning_rate(optimizer, training, step)
+        losses[(step - 1) % training.validate_every] = _step(model, task, training, optimizer, stream, device)
+        if step % training.validate_every and step != steps:
+            if step % 10 == 0:
+                progress(step / steps)
+            continue
+        taken = losses[: (step - 1) % training.validate_every + 1]
+        _check_finite(taken, step)
+        mean_loss = taken.mean().item()
+        curve.append({"step": step, "loss": mean_loss, "validation_loss": validate(model, task, validation)})
+        progress(step / steps)
+        if training.patience is not None:
+            if curve[-1]["validation_loss"] < best:
+                best, since_best = curve[-1]["validation_loss"], 0
+                best_state = copy.deepcopy(model.state_dict())
+            else:
+                since_best += 1
+            if since_best >= training.patience:
+                stopped = "early stop"
+                break
+    if best_state is not None:
+        model.load_state_dict(best_state)
+    seconds = time.perf_counter() - started
+    final = best if best_state is not None else curve[-1]["validation_loss"] if curve else math.nan
+    return Outcome(Trained(steps=step, stopped=stopped, loss=mean_loss, validation_loss=final, seconds=seconds), curve)
+
+
+def _optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")
+    return kind(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
+
+
+def _set_learning_rate(optimizer: torch.optim.Optimizer, training: Training, step: int) -> None:
+    if step <= training.warmup:
+        for group in optimizer.param_groups:
+            group["lr"] = training.lr * step / training.warmup
+
+
+def _step(
+    model: nn.Module,
+    task: Task,
+    training: Training,
+    optimizer: torch.optim.Optimizer,
+    stream: Iterator[Batch],
+    device: torch.device,
+) -> Tensor:
+    batch = next(stream).to(device)
+    loss = task.loss(model(batch.tokens), batch)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    if training.clip is not None:
+        nn.utils.clip_grad_norm_(model.parameters(), training.clip)
+    optimizer.step()
+    return loss.detach()
+
+
+def _check_finite(losses: Tensor, step: int) -> None:
+    finite = torch.isfinite(losses)
+    if not finite.all():
+        first = int((~finite).nonzero()[0])
+        at = step - len(losses) + 1 + first
+        raise DivergedError(
+            f"the training loss became {losses[first].item()} at step {at}; try a smaller learning rate "
+            "(--training lr=...), gradient clipping or warm-up"
+        )
+
+
+def validate(model: nn.Module, task: Task, batches: list[Batch]) -> float:
+    """Mean loss over batches, in evaluation mode; the model's mode is restored."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            return torch.stack([task.loss(model(batch.tokens), batch) for batch in batches]).mean().item()
+    finally:
+        model.train(was_training)

@@ -1,0 +1,29 @@
+"""The built-in models."""
+
+from collections.abc import Iterator
+
+from harness import ModelSpec, hookimpl
+
+
+@hookimpl
+def harness_models() -> Iterator[ModelSpec]:
+    yield ModelSpec(
+        "elman",
+        "harness_plugins.models.elman:Elman",
+        summary="simple recurrent network with tanh units (Elman, 1990)",
+    )
+    yield ModelSpec(
+        "lstm",
+        "harness_plugins.models.lstm:LSTM",
+        summary="long short-term memory, in one direction or both (Hochreiter and Schmidhuber, 1997)",
+    )
+    yield ModelSpec(
+        "gru",
+        "harness_plugins.models.gru:GRU",
+        summary="gated recurrent unit (Cho et al., 2014)",
+    )
+    yield ModelSpec(
+        "gpt",
+        "harness_plugins.models.gpt:GPT",
+        summary="decoder-only transformer with five kinds of position, pre- or post-norm (Radford et al., 2018)",
+    )

@@ -1,0 +1,15 @@
+"""The built-in tasks."""
+
+from collections.abc import Iterator
+
+from harness import TaskSpec, hookimpl
+
+
+@hookimpl
+def harness_tasks() -> Iterator[TaskSpec]:
+    yield TaskSpec(
+        "farm_agreement",
+        "harness_plugins.tasks.farm_agreement:FarmAgreement",
+        "predict farm sentences; the verb agrees with its subject across k distractor nouns",
+    )
+    yield TaskSpec("recall", "harness_plugins.tasks.recall:Recall", "name the key that stood d distractors ago")

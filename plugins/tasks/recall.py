@@ -1,0 +1,117 @@
+"""Long-range recall: name the key that stood at the start, however many distractors came after it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from pydantic import Field, NonNegativeInt
+from torch import Tensor
+
+from harness import Batch, Condition, Interface, Metric, Task
+
+KEYS = 8
+DISTRACTORS = 8
+QUESTION = KEYS + DISTRACTORS
+PAD = QUESTION + 1
+VOCABULARY = PAD + 1
+
+
+class Recall(Task):
+    """One key, `d` distractors, then `?`, where the model names the key. Loss only at `?`.
+
+        tokens   key  x  x  x  ?        d = 3; 8 keys, 8 kinds of distractors, each drawn uniformly
+        targets    -  -  -  -  key
+
+    The plain form of the long-lag problems of Hochreiter & Schmidhuber (1997, section 5). Chance accuracy is 1/8, chance
+    loss log 8 = 2.079 nats. A training batch has one distance, drawn uniformly; evaluation has every key equally often.
+
+    Args:
+        train_min: smallest distance in training.
+        train_max: largest distance in training.
+        distances: distances to evaluate.
+    """
+
+    interface = Interface(input_size=VOCABULARY, output_size=VOCABULARY)
+    metrics: Mapping[str, Metric] = {
+        "accuracy": Metric("share", chance=1 / KEYS, best=1.0),
+        "loss": Metric("nats", chance=2.0794415416798357, best=0.0, higher_is_better=False),
+        "bits": Metric("bits", chance=0.0, best=3.0),
+    }
+    axis = "distance d (distractors)"
+    recommended_training: ClassVar[Mapping[str, Any]] = {"optimizer": "adam", "steps": 1000, "batch_size": 64}
+
+    def __init__(
+        self,
+        *,
+        train_min: NonNegativeInt = 1,
+        train_max: NonNegativeInt = 20,
+        distances: Annotated[list[NonNegativeInt], Field(min_length=1)] = [1, 10, 20, 50, 100],  # noqa: B006
+    ) -> None:
+        self.train_min = train_min
+        self.train_max = train_max
+        self.distances = sorted(set(distances))
+
+    @staticmethod
+    def check_arguments(train_min: int, train_max: int, distances: Sequence[int]) -> None:
+        """Refuse an empty range."""
+        if train_min > train_max:
+            raise ValueError(f"train_min = {train_min} is larger than train_max = {train_max}; swap them")
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            keys = torch.randint(KEYS, (batch_size,), generator=generator)
+            distance = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
+            yield sequences(keys, distance, generator)
+
+    def conditions(self) -> list[Condition]:
+        return [Condition(d, inside=self.train_min <= d <= self.train_max) for d in self.distances]
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        balanced = torch.arange(-(-examples // KEYS) * KEYS) % KEYS
+        return sequences(balanced, int(condition.x), generator)
+
+    def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
+        logits, keys = outputs[:, -1].float(), batch.targets[:, -1]
+        answers = logits.argmax(dim=-1)
+        loss = F.cross_entropy(logits, keys, reduction="none")
+        return {"accuracy": (answers == keys).float(), "loss": loss, "answer": answers, "key": keys}
+
+    def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        return {
+            "accuracy": scores["accuracy"].mean().item(),
+            "loss": scores["loss"].mean().item(),
+            "bits": mutual_information(scores["answer"], scores["key"]),
+        }
+
+
+def sequences(keys: Int[Tensor, " batch"], distance: int, generator: torch.Generator) -> Batch:
+    """Recall sequences with the given keys; `distance + 2` tokens each."""
+    shape = (len(keys), distance)
+    distractors = torch.randint(KEYS, KEYS + DISTRACTORS, shape, generator=generator)
+    question = torch.full((len(keys), 1), QUESTION)
+    tokens = torch.cat([keys[:, None], distractors, question], dim=1)
+    targets = torch.full_like(tokens, -100)
+    targets[:, -1] = keys
+    return Batch(
+        tokens=tokens,
+        targets=targets,
+        mask=torch.ones_like(tokens, dtype=torch.bool),
+        cue=torch.zeros_like(keys),
+        query=torch.full_like(keys, distance + 1),
+    )
+
+
+def mutual_information(answers: Int[Tensor, " batch"], keys: Int[Tensor, " batch"]) -> float:
+    """Mutual information between answer and key in bits (Shannon 1948), from their joint frequencies.
+
+    The plug-in estimate: exact for perfect and for constant answers, and too high by at most about
+    (KEYS - 1)^2 / (2 n ln 2) bits for noisy ones (0.07 for n = 512).
+    """
+    table = torch.zeros(VOCABULARY, VOCABULARY, dtype=torch.float64, device=answers.device)
+    table.index_put_((answers, keys), torch.ones_like(answers, dtype=torch.float64), accumulate=True)
+    joint = table / table.sum()
+    independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
+    seen = joint > 0
+    return (joint[seen] * (joint[seen] / independent[seen]).log2()).sum().clamp(min=0).item()
