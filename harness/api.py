@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
@@ -14,6 +14,9 @@ from harness.registry import default_registry
 from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Request, Suite, explain, load_suite
+
+if TYPE_CHECKING:
+    from harness.report import Format
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Results:
 
         return rows(self.records)
 
-    def render(self, format: str = "text") -> str:
+    def render(self, format: "Format" = "text") -> str:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import render
 

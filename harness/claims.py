@@ -7,11 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
+from textwrap import shorten
 from typing import Any, Literal
 
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar
-from harness.statistics import FEW_SEEDS, current
+from harness.statistics import FEW_SEEDS, current, name_seeds
 from harness.suites import Claim, Request, Selection, parse_request
+
+Outcome = Literal["holds", "does not hold", "undecided"]
+Pairs = dict[int, tuple[float, float]]
+"""For each seed that was measured: the number, and what it is compared with."""
 
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
@@ -21,9 +26,8 @@ class Verdict:
     """What the records say about a claim."""
 
     claim: Claim
-    verdict: Literal["holds", "does not hold", "undecided"]
-    numbers: dict[int, tuple[float, float]]
-    """For each seed that was measured: the number, and what it is compared with."""
+    verdict: Outcome
+    numbers: Pairs
     explanation: str
     """Why the verdict is what it is, in one line."""
 
@@ -54,7 +58,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
         if selection is not None and found is not None and (trouble := _ambiguous(found)):
             return Verdict(claim, "undecided", {}, trouble)
 
-    numbers: dict[int, tuple[float, float]] = {}
+    numbers: Pairs = {}
     gaps: dict[int, str] = {}
     for seed in sorted({*seeds, *(r.seed for r in own)}):
         try:
@@ -66,38 +70,38 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
                 numbers[seed] = (value, claim.factor * _of_seed(other, reference, seed))
         except UnreadableError as error:
             gaps[seed] = str(error)
-    return Verdict(claim, *_decide(claim, numbers, gaps))
+    verdict, explanation = _decide(claim, numbers, gaps)
+    return Verdict(claim, verdict, numbers, explanation)
 
 
-def _decide(
-    claim: Claim, numbers: dict[int, tuple[float, float]], gaps: dict[int, str]
-) -> tuple[Literal["holds", "does not hold", "undecided"], dict[int, tuple[float, float]], str]:
+def _decide(claim: Claim, numbers: Pairs, gaps: dict[int, str]) -> tuple[Outcome, str]:
+    """The verdict and why."""
     if not numbers:
-        return "undecided", numbers, _gap_text(gaps) or "nothing was measured that this claim speaks of"
+        return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
     supports = {seed: _supports(claim, *pair) for seed, pair in numbers.items()}
     yes = [seed for seed, answer in supports.items() if answer is True]
     no = [seed for seed, answer in supports.items() if answer is False]
     if claim.seeds in ("every", "worst") and no:
-        return "does not hold", numbers, f"contradicted by {_seeds(no)}"
+        return "does not hold", f"contradicted by {name_seeds(no)}"
     if claim.seeds in ("some", "best") and yes:
-        return "holds", numbers, f"shown by {_seeds(yes)}"
+        return "holds", f"shown by {name_seeds(yes)}"
     if gaps:
-        return "undecided", numbers, _gap_text(gaps)
+        return "undecided", _gap_text(gaps)
     if len(numbers) < FEW_SEEDS:
         ran = "only 1 seed was" if len(numbers) == 1 else f"only {len(numbers)} seeds were"
-        return "undecided", numbers, f"{ran} measured; run {FEW_SEEDS} or more"
+        return "undecided", f"{ran} measured; run {FEW_SEEDS} or more"
     if claim.seeds == "median":
         values = [_difference(*pair) for pair in numbers.values()]
         answer = None if any(map(math.isnan, values)) else _supports(claim, median(values), 0.0)
         if answer is None:
-            return "undecided", numbers, _unclear(claim, numbers, "the median is")
-        return ("holds" if answer else "does not hold"), numbers, f"the median of {len(numbers)} seeds"
+            return "undecided", _unclear(claim, numbers, "the median is")
+        return ("holds" if answer else "does not hold"), f"the median of {len(numbers)} seeds"
     if len(yes) == len(numbers):
-        return "holds", numbers, f"supported by all {len(numbers)} seeds"
+        return "holds", f"supported by all {len(numbers)} seeds"
     if len(no) == len(numbers):
-        return "does not hold", numbers, f"contradicted by all {len(numbers)} seeds"
+        return "does not hold", f"contradicted by all {len(numbers)} seeds"
     open_ = [seed for seed, answer in supports.items() if answer is None]
-    return "undecided", numbers, _unclear(claim, {s: numbers[s] for s in open_}, f"{_seeds(open_)}:")
+    return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, f"{name_seeds(open_)}:")
 
 
 def _difference(value: float, reference: float) -> float:
@@ -109,23 +113,19 @@ def _supports(claim: Claim, value: float, reference: float) -> bool | None:
     difference = _difference(value, reference)
     if math.isnan(difference) or abs(difference) < claim.margin:
         return None
-    return {">": difference > 0, ">=": difference >= 0, "<": difference < 0, "<=": difference <= 0}[claim.comparison]
+    return bool(_COMPARE[claim.comparison](difference, 0.0))
 
 
-def _unclear(claim: Claim, numbers: dict[int, tuple[float, float]], subject: str) -> str:
+def _unclear(claim: Claim, numbers: Pairs, subject: str) -> str:
     bad = [seed for seed, pair in numbers.items() if any(map(math.isnan, pair))]
-    return f"NaN at {_seeds(bad)}" if bad else f"{subject} within the margin of {claim.margin:g}"
-
-
-def _seeds(seeds: list[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    return f"NaN at {name_seeds(bad)}" if bad else f"{subject} within the margin of {claim.margin:g}"
 
 
 def _gap_text(gaps: dict[int, str]) -> str:
     reasons: dict[str, list[int]] = {}
     for seed, reason in gaps.items():
         reasons.setdefault(reason, []).append(seed)
-    return "; ".join(f"{_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
+    return "; ".join(f"{name_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
 def matches(request: Request | None, use: PluginUse) -> bool:
@@ -189,8 +189,8 @@ def _ambiguous(records: list[Record]) -> str:
         if len(values) > 1:
             labels = ", ".join(sorted(values.values()))
             return f"ambiguous: several {what} match ({labels}); name one in the claim"
-    if len({record.training for record in records}) > 1:
-        return "ambiguous: the model was trained in several ways; keep one of them"
+    if len({(record.training, record.examples) for record in records}) > 1:
+        return "ambiguous: the model was trained or evaluated in several ways; keep the records of one"
     return ""
 
 
@@ -206,7 +206,7 @@ def _of_seed(selection: Selection, records: list[Record], seed: int) -> float:
     if record.status == "skipped":
         raise UnreadableError(f"skipped: {record.reason}")
     if record.error is not None:
-        raise UnreadableError(f"failed: {record.error.type}: {record.error.message}")
+        raise UnreadableError(shorten(f"failed: {record.error.type}: {record.error.message}", 200))
     return select_number(selection, record)
 
 

@@ -140,9 +140,8 @@ def _print_plan(plan: Any, out: Path) -> None:
         length = (
             f"{trial.training.steps} steps" if trial.training.steps is not None else f"{trial.training.epochs:g} epochs"
         )
-        click.echo(
-            f"{trial.id}  {trial.model.label} on {trial.task.label}, seed {trial.seed}, {length}, lr {trial.training.lr:g}"
-        )
+        what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {length}, lr {trial.training.lr:g}"
+        click.echo(f"{trial.id}  {what}")
         for cell in planned.cells:
             click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
     click.echo(f"{len(plan.trials)} trials, {len(plan.cells)} cells; records would go to {out}/records")
@@ -174,20 +173,17 @@ def report(directory: Path, form: str) -> None:
     click.echo(_rendered(list(store.read_records()), store.read_suite(), form))
 
 
-def _rendered(records: Any, suite: Any, form: str) -> str:
+def _rendered(records: Any, suite: Any, form: Any) -> str:
     import shutil
 
     from harness.registry import default_registry
-    from harness.report import render
+    from harness.report import can_draw, render
 
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = max(80, min(shutil.get_terminal_size((100, 24)).columns, 140))
     records = list(records)
-    sections = [
-        section
-        for given in default_registry().manager.hook.harness_report_sections(records=records)
-        for section in given
-    ]
-    return render(records, suite, format=form, width=max(80, min(width, 140)), sections=sections)
+    given = default_registry().manager.hook.harness_report_sections(records=records)
+    sections = [section for part in given for section in part]
+    return render(records, suite, form, width=width, ascii=not can_draw(sys.stdout.encoding), sections=sections)
 
 
 @main.command("list")

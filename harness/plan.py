@@ -111,9 +111,14 @@ class _Resolver:
             return _Resolved(target.resolve(request), target)
         except PluginError as error:
             use = PluginUse(
-                name=entry.spec.name, label=str(request), arguments=request.arguments,
-                distribution=entry.origin.distribution, version=entry.origin.version, target=entry.spec.target, digest="",
-            )  # fmt: skip
+                name=entry.spec.name,
+                label=str(request),
+                arguments=request.arguments,
+                distribution=entry.origin.distribution,
+                version=entry.origin.version,
+                target=entry.spec.target,
+                digest="",
+            )
             return _Resolved(use, None, Failure(type="PluginError", message=str(error)))
 
 
@@ -134,10 +139,9 @@ def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Trai
     ):
         for name in layer:
             if name not in Training.model_fields:
-                known = ", ".join(Training.model_fields)
-                raise RequestError(
-                    f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)} Settings: {known}."
-                )
+                known = Training.model_fields
+                guess = did_you_mean(name, known)
+                raise RequestError(f"there is no training setting {name!r}.{guess} Settings: {', '.join(known)}.")
         layer = {name: None if value == "none" else value for name, value in layer.items()}
         if layer.get("steps") is not None and "epochs" not in layer:
             layer["epochs"] = None
@@ -192,9 +196,8 @@ def _check_claims(suite: Suite, resolver: _Resolver) -> None:
     def check(claim: Claim, kind: str, request: Request | None) -> None:
         if request is None:
             if len(crossed[kind]) > 1:
-                raise RequestError(
-                    f"the claim {claim.text!r} names no {kind}, and the suite has {len(crossed[kind])}; add {kind} = ..."
-                )
+                several = f"the suite crosses {len(crossed[kind])}"
+                raise RequestError(f"the claim {claim.text!r} names no {kind}, and {several}; add {kind} = ...")
         elif resolver(kind, request).use.label not in crossed[kind]:
             raise RequestError(
                 f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it has "

@@ -98,7 +98,7 @@ class Registry:
         if len(found) == 1:
             return found[0]
         if found:
-            choices = " or ".join(entry.qualified for entry in found)
+            choices = " or ".join(sorted(entry.qualified for entry in found))
             raise RequestError(f"{len(found)} distributions offer a {kind} {name!r}; say which one: {choices}")
         raise RequestError(self._unknown(kind, name))
 

@@ -109,8 +109,8 @@ class _Run:
             return
         yield from self._stage("initial", registry)
         cells = [cell for cell in planned.cells if cell.stage == "trained"]
-        if all(self._unmet(cell, registry) for cell in cells):
-            yield from self._stage("trained", registry)  # all are skipped (or fail) without training
+        if all(self._pointless(cell, registry) for cell in cells):
+            yield from self._stage("trained", registry)  # all are skipped, or fail, without training
             return
         try:
             self._train()
@@ -147,7 +147,8 @@ class _Run:
             batch = subject.batch(self.task.conditions()[0])[:2]
             self.data = _data_digest(subject)
         with blame(trial.model, "computing its first outputs"):
-            outputs = subject.forward(batch)
+            with torch.inference_mode():
+                outputs = self.model(batch.tokens)
             expected = (*batch.tokens.shape[:2], interface.output_size)
             if not isinstance(outputs, torch.Tensor) or outputs.shape != expected:
                 received = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
@@ -227,10 +228,15 @@ class _Run:
 
     def _unmet(self, cell: Cell, registry: Registry, subject: Subject | None = None) -> str:
         """Why the probe cannot look at this model and task, or ""."""
-        if cell.probe.digest == "":
-            return ""  # a broken probe fails when it is measured
         needs = getattr(_load(registry, "probe", cell.probe).code, "needs", ())
         return unmet(needs, subject or self._subject(cell.stage))
+
+    def _pointless(self, cell: Cell, registry: Registry) -> bool:
+        """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""
+        try:
+            return bool(self._unmet(cell, registry))
+        except Exception:
+            return True
 
     def _fail(self, cells: list[Cell], error: Failure) -> Iterator[Record]:
         for cell in cells:
@@ -279,9 +285,9 @@ def blame(use: PluginUse, doing: str) -> Iterator[None]:
     except (Skip, HarnessError):
         raise
     except Exception as error:
-        origin = f"{use.distribution} {use.version}" if use.distribution else "no package"
+        origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
         raise PluginError(
-            f"{use.label!r} ({use.target}, from {origin}) failed while {doing}: {describe(error)}{_place(error)}"
+            f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error)}"
         ) from error
 
 

@@ -45,7 +45,7 @@ class Summary:
 
 def summarise(values: Iterable[float]) -> Summary:
     """Median, smallest and largest of one value per seed; all NaN where there is no number."""
-    given = list(values)
+    given = [float(value) for value in values]
     numbers = sorted(value for value in given if not math.isnan(value))
     if not numbers:
         return Summary(0, len(given), math.nan, math.nan, math.nan)
@@ -62,11 +62,24 @@ def coverage(n: int) -> float:
     return 1 - 2 * 0.5**n if n > 0 else 0.0
 
 
+def name_seeds(seeds: Iterable[int]) -> str:
+    """`seed 4`, `seeds 0-2, 7`."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"seed{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(parts)}"
+
+
 def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     """The records that count as seeds, in the order given, and how many older ones they supersede.
 
-    Among records that agree in model, task, probe (label and distribution), stage and training, only those
-    with the plugin sources of the newest one are kept, and of these the newest for each seed.
+    Among records that agree in model, task, probe (label and distribution), stage, training and number of
+    evaluation examples, only those with the plugin sources of the newest one are kept, and of these the
+    newest for each seed.
     """
     records = list(records)
     sources: dict[object, object] = {}
@@ -74,7 +87,7 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     newest_first = sorted(enumerate(records), key=lambda item: -item[1].provenance.finished.timestamp())
     for index, record in newest_first:
         plugins = (record.model, record.task, record.probe)
-        cell = (tuple((use.distribution, use.label) for use in plugins), record.stage, record.training)
+        cell = (tuple((use.distribution, use.label) for use in plugins), record.stage, record.training, record.examples)
         digests = tuple(use.digest for use in plugins)
         if sources.setdefault(cell, digests) == digests:
             kept.setdefault((cell, record.seed), index)
@@ -193,6 +206,6 @@ def falls_below(x: Sequence[float], y: Sequence[float], share: float) -> float:
     for (x0, y0), (x1, y1) in pairwise(points):
         if y1 < threshold:
             if y1 <= 0:
-                return x1
+                return float(x1)
             return x0 + (x1 - x0) * math.log(y0 / threshold) / math.log(y0 / y1)
     return math.inf

@@ -64,10 +64,11 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def _split_commas(text: str) -> list[str]:
-    parts, depth, quote, start = [], 0, "", 0
+    parts, depth, quote, start, escaped = [], 0, "", 0, False
     for index, character in enumerate(text):
         if quote:
-            quote = "" if character == quote else quote
+            quote = "" if character == quote and not escaped else quote
+            escaped = character == "\\" and not escaped
         elif character in "\"'":
             quote = character
         elif character in "[{":
@@ -100,7 +101,7 @@ def format_arguments(arguments: dict[str, Any]) -> str:
 def _format_value(value: Any) -> str:
     if value is None:
         return "none"
-    if isinstance(value, str) and value == str(_value(value)) and "," not in value:
+    if isinstance(value, str) and re.fullmatch(r"[^\s,\"'\[\]{}]+", value) and _value(value) == value:
         return value
     return json.dumps(value, separators=(",", ":"), default=str)
 
@@ -215,16 +216,16 @@ def load_suite(path: Path) -> Suite:
         raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
 
 
-def explain(error: ValidationError, *models: type[Strict]) -> str:
+def explain(error: ValidationError, model: type[Strict]) -> str:
     """A pydantic error in one line per problem: where, what was received, what would be right."""
-    everything: tuple[type[Strict], ...] = (*models, Experiment, Claim)
-    known = {name for model in everything for name in model.model_fields}
+    parts: dict[object, type[Strict]] = {"experiments": Experiment, "claims": Claim}
     lines = []
     for problem in error.errors(include_url=False):
         where = ".".join(str(part) for part in problem["loc"] if part not in ("function-before", "str"))
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
-            lines.append(f"  {where}: unknown key.{did_you_mean(key, known)}")
+            known = parts.get(problem["loc"][0], model) if len(problem["loc"]) > 1 else model
+            lines.append(f"  {where}: unknown key.{did_you_mean(key, known.model_fields)}")
         elif problem["type"] == "missing":
             lines.append(f"  {where}: missing; add it")
         else:

@@ -203,6 +203,7 @@ class TestObserve:
         assert largest(plain, observed) < 1e-6
         assert largest(plain_weights, weights) < 1e-6
 
+    @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
     @pytest.mark.parametrize("norm_first", [True, False])
     @pytest.mark.parametrize("grad", ["no_grad", "inference_mode", "enable_grad"])
     def test_padding_of_an_encoder(self, norm_first, grad):
@@ -294,8 +295,7 @@ class TestObserve:
         with observe() as seen:
             observed = F.scaled_dot_product_attention(q, k, v, attn_mask=causal_lower_right(5, 7))
         assert largest(plain, observed) < 1e-6
-        assert not seen.patterns[0].triu(3).any()
-        assert seen.patterns[0].tril(2).all()
+        assert torch.equal(seen.patterns[0] > 0, torch.ones(2, 4, 5, 7).tril(2).bool())
 
     def test_a_compiled_model_is_seen(self):
         """`torch.compile` does not hide attention, before or inside the context."""
@@ -328,7 +328,7 @@ class TestObserve:
         assert attention_shape(model, tokens_of()) == ()
 
 
-masks = st.sampled_from(["none", "bool", "float", "bool-2d", "key", "causal", "causal-bool"])
+masks = st.sampled_from(["none", "bool", "float", "bool-2d", "key", "causal"])
 
 
 class TestComputation:
@@ -363,13 +363,13 @@ class TestComputation:
             normal(*inner, keys, width),
             normal(*inner, keys, 4),
         )
-        arguments = {"scale": scale, "is_causal": mask.startswith("causal"), "enable_gqa": grouped}
+        arguments = {"scale": scale, "is_causal": mask == "causal", "enable_gqa": grouped}
         choice = torch.rand((*outer, queries, keys), generator=generator) > 0.4
         if mask == "bool":
             arguments["attn_mask"] = choice
         elif mask == "float":
             arguments["attn_mask"] = normal(*outer, queries, keys).masked_fill(~choice, -INF)
-        elif mask in ("bool-2d", "causal-bool"):
+        elif mask == "bool-2d":
             arguments["attn_mask"] = torch.rand((queries, keys), generator=generator) > 0.4
         elif mask == "key":
             arguments["attn_mask"] = torch.rand((1, keys), generator=generator) > 0.4
@@ -467,6 +467,16 @@ class TestCut:
         swapped = swap(swap(tokens, torch.tensor([1, 1, 1])), torch.tensor([4, 4, 4]))
         checked = check_cut(model, tokens, swapped, edges_after(tokens != swapped, TIME))
         assert checked.leak.tolist() == [0.0] * BATCH
+
+    def test_vectors_in_and_infinities_out(self):
+        """Input may be vectors, and outputs that are -inf on both sides do not differ; NaN proves nothing."""
+        block, vectors = Block(), torch.randn(BATCH, TIME, WIDTH)
+        swapped, edges = vectors.clone(), edges_after(self.position, TIME)
+        swapped[torch.arange(BATCH), self.position, 0] += 1
+        checked = check_cut(lambda x: block(x).index_fill(2, torch.tensor([3]), -INF), vectors, swapped, edges)
+        assert checked.leak.tolist() == checked.before.tolist() == [0.0] * BATCH
+        assert checked.effect.isfinite().all()
+        assert check_cut(lambda x: block(x) * math.nan, vectors, swapped, edges).leak.isnan().all()
 
     def test_cuts_of_many_examples_equal_the_same_cuts_one_by_one(self, model):
         """Edges, layers and heads of each example are its own."""

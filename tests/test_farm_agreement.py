@@ -114,15 +114,15 @@ def test_published_figures() -> None:
 
 def test_exact_predictor_reaches_the_bound() -> None:
     """With the exact log-probabilities as logits KL is 0, and perplexity the bound up to sampling error."""
-    batch = FARM.evaluate(CORPUS, 20_000, generator(0))
+    batch = FARM.evaluate(CORPUS, 4_000, generator(0))
     exact = FARM.grammar.next_log_probs(batch.tokens)
     summary = FARM.summarise(FARM.score(exact, batch))
     assert summary["kl"] == pytest.approx(0, abs=1e-12)
     assert summary["accuracy"] == summary["accuracy_singular"] == summary["accuracy_plural"] == 1
     assert summary["log_odds"] == math.inf
-    assert summary["perplexity"] == pytest.approx(FARM.metrics["perplexity"].best, rel=0.005)
+    assert summary["perplexity"] == pytest.approx(FARM.metrics["perplexity"].best, rel=0.01)
     nats = surprisal(batch, exact)
-    assert nats.mean().item() == pytest.approx(closed_form(3)[0], abs=4 * nats.std().item() / 20_000**0.5)
+    assert nats.mean().item() == pytest.approx(closed_form(3)[0], abs=4 * nats.std().item() / len(batch) ** 0.5)
 
 
 def test_next_token_by_hand() -> None:
@@ -275,17 +275,14 @@ def test_data_depends_on_the_generator_alone(seed: int) -> None:
 
     once, again, other = everything(seed, 0), everything(seed, 1), everything(seed + 1, 0)
     assert all(torch.equal(a, b) for a, b in zip(once, again, strict=True))
-    assert not any(
-        a.shape == b.shape and torch.equal(a, b) for a, b in zip(once[::2], other[::2], strict=True)
-    )
+    assert not any(a.shape == b.shape and torch.equal(a, b) for a, b in zip(once[::2], other[::2], strict=True))
 
 
 def test_conditions() -> None:
     """The hard test comes first, k = 0 is asked once, and `inside` ends with the training range."""
     conditions = FARM.conditions()
     series = {
-        g: [(c.x, c.inside) for c in conditions if c.group == g]
-        for g in dict.fromkeys(c.group for c in conditions)
+        g: [(c.x, c.inside) for c in conditions if c.group == g] for g in dict.fromkeys(c.group for c in conditions)
     }
     assert list(series) == ["opposite", "same", "random", "corpus"]
     assert series["opposite"] == [(k, k <= 3) for k in range(9)]
@@ -394,7 +391,7 @@ def test_broken_outputs_do_not_score_as_chance() -> None:
 def test_divergence_of_the_uniform_predictor() -> None:
     """KL of the uniform predictor is log 56 minus the exact entropy, over sentences and at the verb alone."""
     uniform = math.log(56)
-    batch = FARM.evaluate(CORPUS, 20_000, generator(7))
+    batch = FARM.evaluate(CORPUS, 4_000, generator(7))
     kl = FARM.summarise(FARM.score(torch.zeros(*batch.tokens.shape, 56), batch))["kl"]
     nats, targets = closed_form(3)
     assert kl == pytest.approx(uniform - nats / targets, abs=0.01)

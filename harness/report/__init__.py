@@ -1,7 +1,7 @@
 """From records to what a person or a program reads.
 
-`render` writes tables for people (text, Markdown, LaTeX) or data for programs (CSV, JSON); `rows` is the same long
-format for use in Python, one dictionary for each number of each seed.
+`render` writes tables for people (text, Markdown, LaTeX) or data for programs (CSV, JSON); `rows` is the same
+long format for use in Python, one dictionary for each number of each seed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ __all__ = ["FORMATS", "Format", "can_draw", "render", "rows"]
 def render(
     records: Iterable[Record],
     suite: Suite | None = None,
-    format: Format = "text",
+    format: str = "text",
     *,
     width: int = 100,
     ascii: bool = False,
@@ -35,7 +35,7 @@ def render(
     Args:
         records: any records, in any order. Tables and CSV leave out superseded ones and JSON keeps all.
         suite: the suite they come from: its order, and the claims to judge.
-        format: `text`, `markdown` or `latex` for people, `csv` (one row for each number) or `json` (the records).
+        format: a `Format`: `text`, `markdown` or `latex` for people, `csv` (a row for each number) or `json`.
         width: the columns a table may take; wider ones are thinned out or split.
         ascii: draw curves without block characters, for terminals that lack them (see `can_draw`).
         sections: further titled text, for example from plugins, at the end of a report for people.
@@ -51,4 +51,5 @@ def render(
         return to_csv(records)
     if format == "json":
         return to_json(records)
-    return WRITERS[format](document(list(records), suite, sections, ascii=ascii), width)
+    blocks = document(list(records), suite, sections, ascii=ascii, compact=format == "text")
+    return WRITERS[format](blocks, width)

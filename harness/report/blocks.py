@@ -2,18 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from textwrap import shorten
 
-from harness.report.claims import claim_blocks
 from harness.report.curves import curve_table, matrix_table
-from harness.report.grouping import Group, Row, group
+from harness.report.grouping import STAGES, Group, Row, group
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
+from harness.report.verdicts import claim_blocks
 from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim
 from harness.schema import Curve, Matrix, Record, Scalar
-from harness.statistics import FEW_SEEDS, coverage, current, summarise
+from harness.statistics import FEW_SEEDS, coverage, current, name_seeds, summarise
 from harness.suites import Suite
 
-STAGES = {"initial": "at initialisation", "trained": "after training"}
+LONGEST_REASON = 400
+"""Characters of a reason or error message; the JSON has all of it, with the traceback."""
 
 
 def document(
@@ -35,7 +37,7 @@ def document(
     """
     kept, older = current(records)
     groups = group(kept, suite)
-    blocks: list[Block] = [Heading(f"Results of {suite.name}" if suite else "Results", 1)]
+    blocks: list[Block] = [Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)]
     if suite and suite.summary:
         blocks.append(Paragraph(suite.summary))
     blocks.append(Paragraph(_overview(kept, older)))
@@ -55,7 +57,9 @@ def _overview(kept: list[Record], older: int) -> str:
         return "There are no records: nothing has been measured yet."
     outcomes = Counter(record.status for record in kept)
     parts = [f"{outcomes[status]:,} {status}" for status in ("ok", "skipped", "failed") if outcomes[status]]
-    text = f"{count(len(kept), 'record')} of {count(len({r.seed for r in kept}), 'seed')}: {', '.join(parts)}."
+    seeds = {record.seed for record in kept}
+    outcome = "all ok" if outcomes["ok"] == len(kept) else ", ".join(parts)
+    text = f"{count(len(kept), 'record')} of {count(len(seeds), 'seed')}: {outcome}."
     if older:
         text += f" {count(older, 'older record')} of the same cells not shown (measured again since)."
     return text
@@ -69,8 +73,6 @@ def _legend(groups: list[Group]) -> str:
             f" With {min(several)} seeds, that range contains the median over all possible seeds"
             f" with a probability of {coverage(min(several)):.0%}."
         )
-    if 1 in seeds:
-        text += f" One seed is not a result: run more with --seeds {FEW_SEEDS}."
     return text
 
 
@@ -118,9 +120,9 @@ def _seeds(row: Row) -> str:
 
 
 def _words(scalars: list[Scalar]) -> str:
-    """`learned 2/3, never learned 1/3`."""
+    """`learned 2/3, never learned 1/3`, one to a line where cells have lines."""
     verdicts = Counter(s.verdict for s in scalars if s.verdict)
-    return ", ".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())
+    return ",\n".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())
 
 
 def _not_measured(rows: list[Row]) -> list[str]:
@@ -130,9 +132,6 @@ def _not_measured(rows: list[Row]) -> list[str]:
         for record in row.records:
             if record.status != "ok":
                 error = record.error
-                why = f"skipped, {record.reason}" if error is None else f"failed, {error.type}: {error.message}"
-                struck.setdefault((row.label, why), []).append(record.seed)
-    return [
-        f"{label} ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}): {why}"
-        for (label, why), seeds in struck.items()
-    ]
+                why = f"skipped: {record.reason}" if error is None else f"failed: {error.type}: {error.message}"
+                struck.setdefault((row.label, shorten(why, LONGEST_REASON)), []).append(record.seed)
+    return [f"{label}, {name_seeds(seeds)} {why}" for (label, why), seeds in struck.items()]

@@ -1,14 +1,18 @@
 """Tables of curves and matrices over seeds."""
 
 import math
+from collections import Counter
 
 from harness.report.grouping import Row
 from harness.report.layout import Column
-from harness.report.numbers import number, place
+from harness.report.numbers import count, number, place
 from harness.report.sparkline import bounds, sparkline
 from harness.report.writers import Table
 from harness.schema import Curve, Matrix
 from harness.statistics import Summary, summarise
+
+Key = tuple[float | str, int]
+"""A place, and how many places of the same name come before it (words repeat in a sentence)."""
 
 MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
@@ -20,9 +24,8 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
     found = [(row, curves) for row, curves in found if curves]
     first = found[0][1][0]
     every = [curve for _, curves in found for curve in curves]
-    places = list(dict.fromkeys(x for curve in every for x in curve.x))
-    if all(isinstance(x, float) for x in places):
-        places.sort()
+    keys = _keys(every)
+    places = [x for x, _ in keys]
     beyond = {x for c in every for x, inside in zip(c.x, c.inside or [True] * len(c.x), strict=True) if not inside}
 
     labels: list[str] = []
@@ -30,14 +33,14 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
     cells: list[list[str]] = []
     shapes: list[str] = []
     notes = ["* beyond the trained range"] if beyond else []
-    summaries = [_by_place(curves, places) for _, curves in found]
+    summaries = [_by_key(curves, keys) for _, curves in found]
     log = first.scale == "log"
     low, high = bounds((s.median for each in summaries for s in each), log=log)
     if first.unit == "share":
         low, high = (low, 1.0) if log else (0.0, 1.0)
     for (row, curves), each in zip(found, summaries, strict=True):
         labels.append(row.label)
-        which.append("median" if len(curves) > 1 else f"seed {row.ok[0].seed}")
+        which.append("median" if len(curves) > 1 else "1 seed")
         cells.append([_cell(s) for s in each])
         shapes.append(sparkline([s.median for s in each], low, high, log=log, ascii=ascii))
         for word, values in (("min", [s.minimum for s in each]), ("max", [s.maximum for s in each])):
@@ -50,21 +53,36 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
         notes += _nan_notes(row.label, each, places)
     columns = [Column("model", labels, "label")]
     if {"min", "max"} & set(which):
-        columns.append(Column("over seeds", which, "label"))
+        columns.append(Column("seeds", which, "label"))
     for index, x in enumerate(places):
         header = place(x) + ("*" if x in beyond else "")
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
-        columns.append(Column("shape (log)" if log else "shape", shapes, "shape"))
+        columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
     return Table(columns, _title(name, first.y_label, first.unit, f"by {first.x_label}"), notes)
 
 
-def _by_place(curves: list[Curve], places: list[float | str]) -> list[Summary]:
-    values: dict[float | str, list[float]] = {x: [] for x in places}
+def _keys(curves: list[Curve]) -> list[Key]:
+    """Every place on the axis: numbers in order, names as they come."""
+    keys = list(dict.fromkeys(key for curve in curves for key in _own_keys(curve)))
+    return keys if any(isinstance(x, str) for x, _ in keys) else sorted(keys, key=lambda key: float(key[0]))
+
+
+def _own_keys(curve: Curve) -> list[Key]:
+    seen: Counter[float | str] = Counter()
+    keys: list[Key] = []
+    for x in curve.x:
+        keys.append((x, seen[x]))
+        seen[x] += 1
+    return keys
+
+
+def _by_key(curves: list[Curve], keys: list[Key]) -> list[Summary]:
+    values: dict[Key, list[float]] = {key: [] for key in keys}
     for curve in curves:
-        for x, y in zip(curve.x, curve.y, strict=True):
-            values[x].append(y)
-    return [summarise(values[x]) for x in places]
+        for key, y in zip(_own_keys(curve), curve.y, strict=True):
+            values[key].append(y)
+    return [summarise(values[key]) for key in keys]
 
 
 def _cell(summary: Summary) -> str:
@@ -77,36 +95,37 @@ def _visible(value: float, median: float, unit: str) -> bool:
 
 
 def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) -> list[str]:
-    at = [
-        f"{place(x)} ({s.nan} of {s.n + s.nan} seeds)" for x, s in zip(places, summaries, strict=True) if s.nan and s.n
-    ]
-    return [f"{label}: NaN at {', '.join(at)}, left out of the numbers above"] if at else []
+    at = [place(x) for x, s in zip(places, summaries, strict=True) if s.nan and s.n]
+    if not at:
+        return []
+    more = f" and {len(at) - 5} more" if len(at) > 5 else ""
+    return [f"{label}: some seeds are NaN at {', '.join(at[:5])}{more}; the numbers are of the others"]
 
 
 def matrix_table(name: str, row: Row) -> Table:
     """The median over seeds of one model's matrix, and where its seeds differ most."""
-    matrices = row.find(Matrix, name)
-    first = matrices[0]
-    values: dict[tuple[str, str], list[float]] = {}
-    for matrix in matrices:
-        for line, numbers in zip(matrix.rows, matrix.values, strict=True):
-            for column, value in zip(matrix.columns, numbers, strict=True):
-                values.setdefault((line, column), []).append(value)
-    summaries = {key: summarise(numbers) for key, numbers in values.items()}
-    lines = list(dict.fromkeys(line for line, _ in values))
+    found = row.find(Matrix, name)
+    first = found[0]
+    alike = [matrix for matrix in found if (matrix.rows, matrix.columns) == (first.rows, first.columns)]
+    summaries = [
+        [summarise(matrix.values[i][j] for matrix in alike) for j in range(len(first.columns))]
+        for i in range(len(first.rows))
+    ]
+    columns = [Column(first.row_label, first.rows[:MOST_ROWS], "label")]
+    columns += [
+        Column(header, [_cell(line[j]) for line in summaries[:MOST_ROWS]]) for j, header in enumerate(first.columns)
+    ]
     notes = []
-    if len(lines) > MOST_ROWS:
-        notes.append(f"{MOST_ROWS} of {len(lines)} rows shown; all of them: --format csv")
-        lines = lines[:MOST_ROWS]
-    columns = [Column(first.row_label, lines, "label")]
-    for header in dict.fromkeys(column for _, column in values):
-        columns.append(Column(header, [_cell(summaries.get((line, header), summarise([]))) for line in lines]))
-    widest = max(summaries, key=lambda key: _range(summaries[key]))
-    if _visible(summaries[widest].maximum, summaries[widest].minimum, first.unit):
-        low, high = number(summaries[widest].minimum), number(summaries[widest].maximum)
-        notes.append(f"Seeds differ most at {', '.join(widest)}: {low}..{high}")
-    seeds = f"{row.label}, median of {len(matrices)} seeds" if len(matrices) > 1 else f"{row.label}, 1 seed"
-    title = _title(name, first.row_label, first.unit, f"by {first.column_label}: {seeds}")
+    if len(first.rows) > MOST_ROWS:
+        notes.append(f"{MOST_ROWS} of {len(first.rows)} rows shown; all of them: --format csv")
+    if len(alike) < len(found):
+        notes.append(f"{count(len(found) - len(alike), 'seed')} with other rows or columns not shown: --format csv")
+    cells = [(s, (first.rows[i], first.columns[j])) for i, line in enumerate(summaries) for j, s in enumerate(line)]
+    widest, where = max(cells, key=lambda cell: _range(cell[0]), default=(summarise([]), ("", "")))
+    if _visible(widest.maximum, widest.minimum, first.unit):
+        notes.append(f"Seeds differ most at {', '.join(where)}: {number(widest.minimum)}..{number(widest.maximum)}")
+    seeds = f"median of {len(alike)} seeds" if len(alike) > 1 else "1 seed"
+    title = _title(name, first.row_label, first.unit, f"by {first.column_label}: {row.label}, {seeds}")
     return Table(columns, title, notes)
 
 
@@ -117,5 +136,5 @@ def _range(summary: Summary) -> float:
 
 def _title(name: str, what: str, unit: str, axis: str) -> str:
     """`accuracy (share) by distance (tokens)`; what is said twice is said once."""
-    text = name if what.split(" (")[0].lower() == name.lower() else f"{name}: {what}"
+    text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
     return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''} {axis}"

@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from harness.schema import Measurement, Record
 from harness.statistics import current
+from harness.suites import format_arguments
 
 COLUMNS = (
     "model",
@@ -26,18 +27,20 @@ COLUMNS = (
     "inside",
     "parameters",
     "training",
+    "examples",
     "trial",
     "record",
     "message",
 )
-"""Of every row, in this order; what a row does not have is None (empty in CSV)."""
+"""Of every row, in this order; what a row does not have is None (empty in CSV). `training` is what differs from the
+defaults of `Training`."""
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One dictionary for each number of each seed, ready for a data frame.
 
-    Superseded records are left out, as in the tables. A skipped or failed record, or one without measurements, is one
-    row without a value, with the reason in `message`.
+    Superseded records are left out, as in the tables. A skipped or failed record, or one without
+    measurements, is one row without a value, with the reason in `message`.
     """
     return list(iterate(records))
 
@@ -47,6 +50,7 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     kept, _ = current(records)
     for record in kept:
         cell: dict[str, Any] = dict.fromkeys(COLUMNS)
+        error = record.error
         cell |= {
             "model": record.model.label,
             "task": record.task.label,
@@ -55,24 +59,25 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             "seed": record.seed,
             "status": record.status,
             "parameters": record.model.parameters,
-            "training": record.training.model_dump_json(),
+            "training": format_arguments(record.training.model_dump(exclude_defaults=True)),
+            "examples": record.examples,
             "trial": record.trial,
             "record": record.id,
-            "message": record.reason if record.error is None else f"{record.error.type}: {record.error.message}",
+            "message": record.reason if error is None else f"{error.type}: {error.message}",
         }
         if not record.measurements:
             yield cell
         for measurement in record.measurements:
-            common = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
+            common = cell | {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
             for numbers in _numbers(measurement):
-                yield cell | common | numbers
+                yield common | numbers
 
 
 def _numbers(measurement: Measurement) -> Iterator[dict[str, Any]]:
     if measurement.kind == "scalar":
         yield {"value": measurement.value, "verdict": measurement.verdict}
     elif measurement.kind == "curve":
-        flags = measurement.inside or [None] * len(measurement.x)
+        flags: Sequence[bool | None] = measurement.inside or [None] * len(measurement.x)
         for x, y, inside in zip(measurement.x, measurement.y, flags, strict=True):
             yield {"x": x, "value": y, "inside": inside}
     else:
@@ -82,11 +87,11 @@ def _numbers(measurement: Measurement) -> Iterator[dict[str, Any]]:
 
 
 def to_csv(records: Iterable[Record]) -> str:
-    """The rows as CSV with a header; numbers in full precision, `nan` and `inf` as Python and pandas read them."""
+    """The rows as CSV with a header; numbers in full precision, `nan` and `inf` where they are."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(iterate(records))
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(row.values() for row in iterate(records))
     return text.getvalue()
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
 from harness.claims import matches
@@ -14,10 +15,17 @@ M = TypeVar("M", Scalar, Curve, Matrix)
 Identity = tuple[str, str]
 """Distribution and label of a plugin as used."""
 
+Settings = tuple[Training, int]
+"""How a model was trained, and on how many examples it was evaluated."""
+
+
+STAGES = {"initial": "at initialisation", "trained": "after training"}
+"""The stages in order, in words."""
+
 
 @dataclass(frozen=True)
 class Row:
-    """One model, trained in one way; its records are seeds of one another."""
+    """One model, trained and evaluated in one way; its records are seeds of one another."""
 
     label: str
     records: list[Record]
@@ -34,8 +42,9 @@ class Row:
         return next((r.model.parameters for r in self.records if r.model.parameters is not None), None)
 
     def find(self, kind: type[M], name: str) -> list[M]:
-        """The measurement of that name, from every record that has it."""
-        return [m for r in self.ok for m in r.measurements if isinstance(m, kind) and m.name == name]
+        """The measurement of that name, from every record that has it: one for each seed."""
+        found = ((m for m in r.measurements if isinstance(m, kind) and m.name == name) for r in self.ok)
+        return [first for each in found for first in islice(each, 1)]
 
 
 @dataclass(frozen=True)
@@ -68,31 +77,31 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     models = _names((r.model for r in records), [x for e in experiments for x in e.models])
     tasks = _names((r.task for r in records), [x for e in experiments for x in e.tasks])
     probes = _names((r.probe for r in records), [x for e in experiments for x in e.probes])
-    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Training, list[Record]]]] = {}
+    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Settings, list[Record]]]] = {}
     for record in records:
         cell = cells.setdefault((_identity(record.probe), _identity(record.task), record.stage), {})
-        by_training = cell.setdefault(_identity(record.model), {})
-        by_training.setdefault(record.training, []).append(record)
+        by_settings = cell.setdefault(_identity(record.model), {})
+        by_settings.setdefault((record.training, record.examples), []).append(record)
     return [
         Group(
             probes[probe],
             tasks[task],
             stage,
-            [row for model in models if model in cell for row in _rows(models[model], cell[model])],
+            [row for model in models if model in found for row in _rows(models[model], found[model])],
         )
         for probe in probes
         for task in tasks
-        for stage in ("initial", "trained")
-        if (cell := cells.get((probe, task, stage)))
+        for stage in STAGES
+        if (found := cells.get((probe, task, stage)))
     ]
 
 
-def _rows(model: str, by_training: dict[Training, list[Record]]) -> list[Row]:
-    """A row for each way of training; what differs between them goes into the label."""
-    settings = [training.model_dump() for training in by_training]
+def _rows(model: str, by_settings: dict[Settings, list[Record]]) -> list[Row]:
+    """A row for each way of training and evaluating; what differs between them goes into the label."""
+    settings = [training.model_dump() | {"examples": examples} for training, examples in by_settings]
     differing = [key for key in settings[0] if any(other[key] != settings[0][key] for other in settings)]
     rows = []
-    for own, records in zip(settings, by_training.values(), strict=True):
+    for own, records in zip(settings, by_settings.values(), strict=True):
         note = f" ({format_arguments({key: own[key] for key in differing})})" if differing else ""
         rows.append(Row(model + note, sorted(records, key=lambda record: record.seed)))
     return sorted(rows, key=lambda row: _natural(row.label))

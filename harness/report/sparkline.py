@@ -42,11 +42,16 @@ def sparkline(
     def draw(value: float) -> str:
         if math.isnan(value) or math.isnan(low):
             return "?" if ascii else "·"
-        if value <= low and low < high:
+        if value < low:
             return characters[0]
-        if value >= high:
-            return characters[-1] if low < high else characters[len(characters) // 2]
-        share = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
+        if value > high:
+            return characters[-1]
+        if low == high:
+            return characters[len(characters) // 2]
+        if log:
+            share = (math.log(value) - math.log(low)) / (math.log(high) - math.log(low))
+        else:
+            share = (value - low) / (high - low)
         return characters[min(int(share * len(characters)), len(characters) - 1)]
 
     return "".join(map(draw, values))

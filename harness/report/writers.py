@@ -4,9 +4,10 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Literal
 
-from tabulate import LATEX_ESCAPE_RULES, tabulate
+from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from harness.report.layout import Column, fit
 
@@ -47,6 +48,8 @@ class Table:
     columns: list[Column]
     title: str = ""
     notes: list[str] = field(default_factory=list)
+    whole: bool = False
+    """Whether it must stay one table, because it is mostly prose."""
 
 
 Block = Heading | Paragraph | Items | Verbatim | Table
@@ -78,7 +81,7 @@ def _text_block(block: Block, width: int) -> str:
     if isinstance(block, Verbatim):
         return block.text
     parts, notes = fit(block.columns, width)
-    tables = [_tabulate(columns, "simple") for columns in parts]
+    tables = [_text_table(columns) for columns in parts]
     title = [textwrap.fill(block.title, width, break_on_hyphens=False)] if block.title else []
     below = [textwrap.fill(note, width, break_on_hyphens=False) for note in [*block.notes, *notes]]
     return "\n".join([*title, "\n\n".join(tables), *below])
@@ -97,7 +100,7 @@ def write_markdown(blocks: Sequence[Block], width: int) -> str:
         if isinstance(block, Verbatim):
             fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
             return f"{fence}\n{block.text}\n{fence}"
-        parts, notes = fit(block.columns, width, wrap=False)
+        parts, notes = fit(block.columns, width, wrap=False, split=False)
         tables = [_tabulate(columns, "pipe", _markdown) for columns in parts]
         title = [f"**{_markdown(block.title)}**"] if block.title else []
         return "\n\n".join([*title, *tables, *map(_markdown, [*block.notes, *notes])])
@@ -118,8 +121,9 @@ def write_latex(blocks: Sequence[Block], width: int) -> str:
             return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
         if isinstance(block, Verbatim):
             return f"\\begin{{verbatim}}\n{block.text}\n\\end{{verbatim}}"
-        parts, notes = fit([c for c in block.columns if c.role != "shape"], width, wrap=False)
-        tables = [_tabulate(columns, "latex_booktabs") for columns in parts]
+        columns = [column for column in block.columns if column.role != "shape"]
+        parts, notes = fit(columns, width, wrap=False, split=not block.whole)
+        tables = [_tabulate(columns, "latex_booktabs", _one_line) for columns in parts]
         title = [rf"\noindent\textbf{{{_latex(block.title)}}}"] if block.title else []
         return "\n\n".join([*title, *tables, *map(_latex, [*block.notes, *notes])])
 
@@ -129,18 +133,54 @@ def write_latex(blocks: Sequence[Block], width: int) -> str:
 WRITERS = {"text": write_text, "markdown": write_markdown, "latex": write_latex}
 
 
-def _tabulate(columns: list[Column], tablefmt: str, escape: Callable[[str], str] = str) -> str:
+_PLAIN_ROW = DataRow("", "  ", "")
+_UNDERLINED = TableFormat(
+    lineabove=None,
+    linebelowheader=Line("", "-", "  ", ""),
+    linebetweenrows=None,
+    linebelow=None,
+    headerrow=_PLAIN_ROW,
+    datarow=_PLAIN_ROW,
+    padding=0,
+    with_header_hide=None,
+)
+
+
+def _text_table(columns: list[Column]) -> str:
+    """Headers and lines of cells as rows: tabulate pads real headers, and splits cells in its own formats only."""
+    headers, *rows = zip(*((column.header, *column.cells) for column in columns), strict=True)
+    return tabulate(
+        [*_lines(headers), SEPARATING_LINE, *(line for row in rows for line in _lines(row))],
+        tablefmt=_UNDERLINED,
+        disable_numparse=True,
+        colalign=_alignment(columns),
+    )
+
+
+def _lines(row: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return list(zip_longest(*(cell.split("\n") for cell in row), fillvalue=""))
+
+
+def _alignment(columns: list[Column]) -> list[str]:
+    return ["right" if column.role == "number" else "left" for column in columns]
+
+
+def _tabulate(columns: list[Column], tablefmt: str, escape: Callable[[str], str]) -> str:
     return tabulate(
         list(zip(*([escape(cell) for cell in column.cells] for column in columns), strict=True)),
         headers=[escape(column.header) for column in columns],
         tablefmt=tablefmt,
         disable_numparse=True,
-        colalign=["right" if column.role == "number" else "left" for column in columns],
+        colalign=_alignment(columns),
     )
 
 
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*<`])", r"\\\1", text).replace("\n", " ")
+    return re.sub(r"([\\|*<`])", r"\\\1", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")
 
 
 def _latex(text: str) -> str:

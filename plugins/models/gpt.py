@@ -99,7 +99,7 @@ class Block(nn.Module):
 
     def __init__(self, d_model: int, heads: int, norm: Norm, dropout: float) -> None:
         super().__init__()
-        self.norm = norm
+        self.pre_norm = norm == "pre"
         self.norm1 = nn.LayerNorm(d_model)
         self.attention = Attention(d_model, heads, dropout)
         self.norm2 = nn.LayerNorm(d_model)
@@ -114,7 +114,7 @@ class Block(nn.Module):
         bias: Float[Tensor, "1 head time time"] | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
         """`turn` and `bias` are handed on to the attention."""
-        if self.norm == "pre":
+        if self.pre_norm:
             x = x + self.attention(self.norm1(x), turn, bias)
             x = x + self.mlp(self.norm2(x))
         else:
@@ -183,7 +183,8 @@ class GPT(nn.Module):
         self.position = position
         self.max_length = max_length if position == "learned" else None
         self.embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Parameter(torch.empty(max_length, d_model)) if position == "learned" else None
+        if position == "learned":
+            self.positions = nn.Parameter(torch.empty(max_length, d_model))
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(d_model, heads, norm, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
@@ -200,10 +201,15 @@ class GPT(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocab"]:
         x: Float[Tensor, "batch time d_model"] = self.embedding(tokens)
         length, d_model = x.shape[1:]
+        if self.max_length is not None and length > self.max_length:
+            raise ValueError(
+                f"the input has {length} tokens, but there are learned positions for max_length={self.max_length}; "
+                "build the model with a larger max_length, or with position none, rope, alibi or sinusoidal"
+            )
         turn = bias = None
         match self.position:
             case "learned":
-                x = x + self._learned(length)
+                x = x + self.positions[:length]
             case "sinusoidal":
                 x = x * math.sqrt(d_model) + sinusoids(length, d_model, like=x)
             case "rope":
@@ -214,12 +220,3 @@ class GPT(nn.Module):
         for block in self.blocks:
             x = block(x, turn, bias)
         return F.linear(self.norm(x), self.embedding.weight if self.head is None else self.head.weight)
-
-    def _learned(self, length: int) -> Float[Tensor, "time d_model"]:
-        assert self.positions is not None
-        if length > len(self.positions):
-            raise ValueError(
-                f"the input has {length} tokens, but there are learned positions for max_length={self.max_length}; "
-                "build the model with a larger max_length, or with position none, rope, alibi or sinusoidal"
-            )
-        return self.positions[:length]

@@ -7,4 +7,8 @@ from harness import SuiteSpec, hookimpl
 
 @hookimpl
 def harness_suites() -> Iterator[SuiteSpec]:
-    yield from ()
+    yield SuiteSpec(
+        "recall",
+        "harness_plugins.suites:recall.toml",
+        "long-range recall: who learns it from which distances, who extrapolates, and what gradient has to do with it",
+    )

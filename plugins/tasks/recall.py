@@ -24,8 +24,9 @@ class Recall(Task):
         tokens   key  x  x  x  ?        d = 3; 8 keys, 8 kinds of distractors, each drawn uniformly
         targets    -  -  -  -  key
 
-    The plain form of the long-lag problems of Hochreiter & Schmidhuber (1997, section 5). Chance accuracy is 1/8, chance
-    loss log 8 = 2.079 nats. A training batch has one distance, drawn uniformly; evaluation has every key equally often.
+    The plain form of the long-lag problems of Hochreiter & Schmidhuber (1997, section 5). Chance accuracy is 1/8,
+    chance loss log 8 = 2.079 nats. A training batch has one distance, drawn uniformly; evaluation has every key
+    equally often.
 
     Args:
         train_min: smallest distance in training.

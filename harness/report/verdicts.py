@@ -1,0 +1,96 @@
+"""The claims of a suite, judged, as a table."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.claims import Verdict, judge
+from harness.report.grouping import STAGES
+from harness.report.layout import Column
+from harness.report.numbers import number, place, spread
+from harness.report.writers import Block, Heading, Paragraph, Table
+from harness.schema import Record
+from harness.statistics import summarise
+from harness.suites import Claim, Selection, Suite
+
+MANY_SEEDS = 10
+"""More of them are summarised instead of listed."""
+
+
+def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
+    """The claims with their verdicts, and one line that counts them."""
+    verdicts = [judge(claim, records, range(suite.seeds)) for claim in suite.claims]
+    columns = [Column("verdict", [v.verdict for v in verdicts], "label")]
+    if compact:
+        columns.append(Column("claim", [_all_of_it(v) for v in verdicts], "text"))
+    else:
+        columns += [
+            Column("claim", [v.claim.text for v in verdicts], "text"),
+            Column("comparison", [comparison(v.claim) for v in verdicts], "text"),
+            Column("seeds", [per_seed(v) for v in verdicts], "text"),
+            Column("why", [v.explanation for v in verdicts], "text"),
+            Column("source", [v.claim.source for v in verdicts], "text"),
+        ]
+    return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(verdicts))]
+
+
+def _all_of_it(verdict: Verdict) -> str:
+    claim = verdict.claim
+    source = f" ({claim.source})" if claim.source else ""
+    numbers = f"{per_seed(verdict)}: " if verdict.numbers else ""
+    return f"{claim.text}{source}\n{comparison(claim)}\n{numbers}{verdict.explanation}"
+
+
+def comparison(claim: Claim) -> str:
+    """`every seed: min of accuracy beyond > 0.95 (gpt, recall, probe accuracy)`."""
+    other = claim.other()
+    if other is None or claim.than is None:
+        reference = f"{claim.value:g}"
+    else:
+        fields = ", ".join(f"{key.replace('_', ' ')} {getattr(other, key)}" for key in claim.than)
+        reference = f"{f'{claim.factor:g} x ' if claim.factor != 1 else ''}the same of {fields}"
+    margin = f" by {claim.margin:g} or more" if claim.margin else ""
+    where = [str(claim.model or ""), str(claim.task or ""), f"probe {claim.probe}"]
+    where += [STAGES["initial"]] if claim.stage == "initial" else []
+    return (
+        f"{claim.seeds} seed: {_quantity(claim)} {claim.comparison} {reference}{margin}"
+        f" ({', '.join(filter(None, where))})"
+    )
+
+
+def _quantity(selection: Selection) -> str:
+    text = f"{selection.reduce} of {selection.metric}" if selection.reduce else selection.metric
+    if selection.row is not None:
+        text += f", row {selection.row}"
+    if selection.at in ("inside", "beyond"):
+        text += f" {selection.at} the trained range"
+    elif selection.at is not None:
+        places = selection.at if isinstance(selection.at, list) else [selection.at]
+        text += f" at {', '.join(map(place, places))}"
+    if selection.relative_to is not None:
+        text += f", relative to {place(selection.relative_to)},"
+    return text
+
+
+def per_seed(verdict: Verdict) -> str:
+    """`seeds 0: 0.998, 1: 1.00`, with what each is compared with if that depends on the seed; many in summary."""
+    if len(verdict.numbers) > MANY_SEEDS:
+        values = spread(summarise(value for value, _ in verdict.numbers.values()))
+        return f"{len(verdict.numbers)} seeds: {values}"
+    paired = verdict.claim.than is not None
+    parts = [
+        f"{seed}: {number(value)}{f' against {number(reference)}' if paired else ''}"
+        for seed, (value, reference) in verdict.numbers.items()
+    ]
+    return f"seed{'s' if len(parts) > 1 else ''} {', '.join(parts)}" if parts else ""
+
+
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """`Of 15 claims, 12 hold, 2 do not hold, 1 is undecided.`"""
+    counts = Counter(v.verdict for v in verdicts)
+    holding, failing, open_ = counts["holds"], counts["does not hold"], counts["undecided"]
+    return (
+        f"Of {len(verdicts)} claim{'s' if len(verdicts) != 1 else ''},"
+        f" {holding} {'holds' if holding == 1 else 'hold'},"
+        f" {failing} {'does' if failing == 1 else 'do'} not hold,"
+        f" {open_} {'is' if open_ == 1 else 'are'} undecided."
+    )

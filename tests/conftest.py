@@ -1,0 +1,31 @@
+"""Shared by all tests: small settings that keep trained results fast, and plugins written on the spot."""
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
+"""Training that proves the machinery, not the model."""
+
+SHORT = "recall:train_max=5,distances=[1,5,10]"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Small models are fastest, and exactly repeatable, with one thread."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def plugin_file(tmp_path: Path) -> Callable[..., str]:
+    """Write a plugin without a package; returns its path, ready for `f"{path}:Name"`."""
+
+    def write(source: str, name: str = "plugin.py") -> str:
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(source))
+        return str(path)
+
+    return write

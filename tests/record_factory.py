@@ -1,0 +1,98 @@
+"""Records for tests, as short as a test can say them."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from harness.schema import (
+    Curve,
+    Failure,
+    Measurement,
+    ModelUse,
+    PluginUse,
+    Provenance,
+    Record,
+    Timing,
+    Training,
+)
+from harness.suites import parse_request
+
+
+def use(
+    label: str, defaults: dict[str, Any] | None = None, distribution: str = "sequence-harness", digest: str = "d1"
+) -> dict[str, Any]:
+    """A plugin as used: the label's arguments over the defaults."""
+    request = parse_request(label)
+    return {
+        "name": request["name"],
+        "label": label,
+        "arguments": {**(defaults or {}), **request["arguments"]},
+        "distribution": distribution,
+        "version": "1",
+        "target": "package.module:Name",
+        "digest": digest,
+    }
+
+
+def record(
+    *measurements: Measurement,
+    model: str = "lstm",
+    task: str = "recall",
+    probe: str = "accuracy",
+    stage: Literal["initial", "trained"] = "trained",
+    seed: int = 0,
+    skipped: str | None = None,
+    failed: str | None = None,
+    training: dict[str, Any] | None = None,
+    parameters: int | None = 26_834,
+    defaults: dict[str, Any] | None = None,
+    distribution: str = "sequence-harness",
+    digest: str = "d1",
+    minutes: int = 0,
+    examples: int = 256,
+) -> Record:
+    """A record of one seed; `defaults` are the model's, `minutes` says how late it was finished."""
+    outcome = "skipped" if skipped is not None else "failed" if failed is not None else "ok"
+    return Record.model_validate(
+        {
+            "id": f"{model}-{task}-{probe}-{stage}-{seed}-{digest}-{minutes}",
+            "trial": f"{model}-{task}-{seed}",
+            "status": outcome,
+            "reason": skipped,
+            "error": None if failed is None else Failure(type="RuntimeError", message=failed),
+            "model": ModelUse(**use(model, defaults, distribution, digest), parameters=parameters),
+            "task": PluginUse(**use(task)),
+            "probe": PluginUse(**use(probe)),
+            "training": Training.model_validate(training or {}),
+            "stage": stage,
+            "seed": seed,
+            "examples": examples,
+            "measurements": measurements,
+            "timing": Timing(probe=0.5),
+            "provenance": Provenance(
+                harness="0.1.0",
+                python="3.11",
+                torch="2.13",
+                platform="Linux",
+                device="cpu",
+                threads=1,
+                finished=datetime(2030, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes),
+            ),
+        }
+    )
+
+
+def curve(
+    y: Sequence[float],
+    x: Sequence[float] | Sequence[str] = (1, 10, 20, 50, 100),
+    *,
+    name: str = "accuracy",
+    inside: Sequence[bool] | None = None,
+    unit: str = "share",
+    **more: Any,
+) -> Curve:
+    """A headline curve along a distance."""
+    about = {"x_label": "distance (tokens)", "y_label": name, "headline": True, **more}
+    return Curve.model_validate(
+        {"name": name, "unit": unit, "x": list(x), "y": list(y), "inside": inside and list(inside), **about}
+    )

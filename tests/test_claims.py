@@ -1,0 +1,274 @@
+"""Claims against records: every way to a verdict."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from record_factory import curve, record, use
+
+from harness.claims import judge, matches
+from harness.schema import Matrix, PluginUse, Record, Scalar
+from harness.statistics import name_seeds
+from harness.suites import Claim, Request
+
+NAN = math.nan
+
+
+def claim(**fields: Any) -> Claim:
+    """A claim that the accuracy of the only model is above 0.9, unless told otherwise."""
+    if "than" not in fields:
+        fields = {"value": 0.9, **fields}
+    base = {"text": "it works", "probe": "accuracy", "metric": "score", "comparison": ">"}
+    return Claim.model_validate({**base, **fields})
+
+
+def scores(*values: float, **more: Any) -> list[Record]:
+    """One record per seed with that score."""
+    return [record(Scalar(name="score", unit="share", value=v), seed=seed, **more) for seed, v in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    ("values", "fields", "expected"),
+    [
+        ((0.95, 0.99, 1.0), {}, "holds"),
+        ((0.95, 0.89, 1.0), {}, "does not hold"),
+        ((0.9, 1.0, 1.0), {}, "does not hold"),
+        ((0.9, 1.0, 1.0), {"comparison": ">="}, "holds"),
+        ((0.1, 0.2, 0.3), {"comparison": "<"}, "holds"),
+        ((0.9, 0.2, 0.3), {"comparison": "<="}, "holds"),
+        ((0.95, 0.91, 1.0), {"margin": 0.02}, "undecided"),
+        ((0.95, 0.91, 0.5), {"margin": 0.02}, "does not hold"),
+        ((0.95, NAN, 1.0), {}, "undecided"),
+        ((0.5, NAN, 1.0), {}, "does not hold"),
+        ((0.5, 0.6, 0.95), {"seeds": "some"}, "holds"),
+        ((0.5, 0.6, 0.7), {"seeds": "some"}, "does not hold"),
+        ((0.5, 0.6, 0.91), {"seeds": "some", "margin": 0.02}, "undecided"),
+        ((0.5, 0.6, NAN), {"seeds": "some"}, "undecided"),
+        ((0.5, 0.6, 0.95), {"seeds": "best"}, "holds"),
+        ((0.5, 0.6, 0.95), {"seeds": "worst"}, "does not hold"),
+        ((0.1, 0.2, 0.95), {"seeds": "best", "comparison": "<", "value": 0.15}, "holds"),
+        ((0.92, 0.93, 0.95), {"seeds": "worst"}, "holds"),
+        ((0.1, 0.95, 0.99), {"seeds": "median"}, "holds"),
+        ((0.1, 0.5, 0.99), {"seeds": "median"}, "does not hold"),
+        ((0.1, 0.91, 0.99), {"seeds": "median", "margin": 0.02}, "undecided"),
+        ((NAN, 0.95, 0.99), {"seeds": "median"}, "undecided"),
+        ((math.inf, 5.0, 7.0), {"value": 4}, "holds"),
+    ],
+)
+def test_verdicts(values: tuple[float, ...], fields: dict[str, Any], expected: str) -> None:
+    """Three seeds against a value: of every, some, the best, the worst and the median seed."""
+    verdict = judge(claim(**fields), scores(*values))
+    assert verdict.verdict == expected
+    assert [pair[0] for pair in verdict.numbers.values()] == pytest.approx(values, nan_ok=True)
+    assert verdict.explanation
+
+
+def test_few_seeds_decide_nothing() -> None:
+    """Two good seeds are no evidence for every seed, and the explanation asks for more."""
+    verdict = judge(claim(), scores(1.0, 1.0))
+    assert verdict.verdict == "undecided"
+    assert verdict.explanation == "only 2 seeds were measured; run 3 or more"
+    assert "only 1 seed was" in judge(claim(seeds="median"), scores(1.0)).explanation
+
+
+def test_one_counterexample_refutes_whatever_else_is_missing() -> None:
+    """One seed that fails contradicts `every`, although the others crashed or never ran."""
+    records = [*scores(0.2), record(seed=1, failed="out of memory")]
+    verdict = judge(claim(), records, seeds=range(5))
+    assert (verdict.verdict, verdict.explanation) == ("does not hold", "contradicted by seed 0")
+    assert judge(claim(seeds="median"), records).verdict == "undecided"
+
+
+def test_one_example_shows_that_some_seed_does() -> None:
+    """And is named."""
+    verdict = judge(claim(seeds="some"), scores(0.2, 0.95))
+    assert (verdict.verdict, verdict.explanation) == ("holds", "shown by seed 1")
+
+
+def test_gaps_are_explained() -> None:
+    """Skipped, failed and missing seeds leave a claim undecided, each with its reason."""
+    records = [
+        *scores(1.0, 1.0, 1.0),
+        record(seed=3, skipped="no attention"),
+        record(seed=4, failed="out of memory"),
+    ]
+    verdict = judge(claim(), records, seeds=range(7))
+    assert verdict.verdict == "undecided"
+    assert verdict.explanation == (
+        "seed 3: skipped: no attention; seed 4: failed: RuntimeError: out of memory; seeds 5, 6: no record"
+    )
+    assert judge(claim(), []).explanation == "nothing was measured that this claim speaks of"
+
+
+def test_superseded_records_do_not_count() -> None:
+    """A seed that was measured again counts as it is now."""
+    verdict = judge(claim(), [*scores(0.1, 0.1, 0.1), *scores(1.0, 1.0, 1.0, minutes=5)])
+    assert verdict.verdict == "holds"
+
+
+def test_comparison_with_another_selection() -> None:
+    """Seed by seed: the GPT's score against twice the LSTM's."""
+    records = scores(0.9, 0.8, 0.7, model="gpt") + scores(0.4, 0.3, 0.3, model="lstm")
+    twice = claim(model="gpt", than={"model": "lstm"}, factor=2)
+    verdict = judge(twice, records)
+    assert verdict.verdict == "holds"
+    assert verdict.numbers[0] == pytest.approx((0.9, 0.8))
+    assert judge(claim(model="gpt", than={"model": "lstm"}, factor=2.5), records).verdict == "does not hold"
+    missing = judge(twice, scores(0.9, 0.8, 0.7, model="gpt"))
+    assert (missing.verdict, missing.explanation) == ("undecided", "seeds 0-2: no record")
+
+
+def test_infinity_against_infinity_is_a_tie() -> None:
+    """Two models that never fall below are equal, not incomparable."""
+    records = scores(*[math.inf] * 3, model="gpt") + scores(*[math.inf] * 3, model="lstm")
+    assert judge(claim(model="gpt", comparison=">=", than={"model": "lstm"}), records).verdict == "holds"
+    assert judge(claim(model="gpt", than={"model": "lstm"}), records).verdict == "does not hold"
+
+
+def test_the_median_pairs_seeds() -> None:
+    """The differences are 0.1, 0.1, -0.8: their median supports the claim."""
+    records = scores(0.2, 0.9, 0.1, model="gpt") + scores(0.1, 0.8, 0.9, model="lstm")
+    assert judge(claim(model="gpt", than={"model": "lstm"}, seeds="median"), records).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("fields", "number"),
+    [
+        ({"at": 10}, 0.8),
+        ({"at": [1, 100], "reduce": "mean"}, 0.5),
+        ({"at": "inside", "reduce": "min"}, 0.5),
+        ({"at": "beyond", "reduce": "max"}, 0.4),
+        ({"reduce": "range"}, 0.8),
+        ({"at": 100, "relative_to": 10}, 0.125),
+        ({"relative_to": 1, "reduce": "min"}, 0.1 / 0.9),
+    ],
+)
+def test_reading_a_curve(fields: dict[str, Any], number: float) -> None:
+    """At a place, at several, inside or beyond the trained range, relative to a place, reduced to one number."""
+    flags = [True, True, True, False, False]
+    record_ = record(curve([0.9, 0.8, 0.5, 0.4, 0.1], inside=flags))
+    verdict = judge(claim(metric="accuracy", **fields), [record_])
+    assert verdict.numbers[0][0] == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("fields", "number"),
+    [
+        ({"row": "1.1", "at": "subject"}, 0.7),
+        ({"at": "subject", "reduce": "max"}, 0.9),
+        ({"row": "1.2", "reduce": "mean"}, 0.5),
+    ],
+)
+def test_reading_a_matrix(fields: dict[str, Any], number: float) -> None:
+    """A cell, a column or a row."""
+    matrix = Matrix(
+        name="share",
+        unit="share",
+        values=[[0.7, 0.3], [0.9, 0.1]],
+        rows=["1.1", "1.2"],
+        columns=["subject", "start"],
+        row_label="head",
+        column_label="role",
+    )
+    verdict = judge(claim(metric="share", **fields), [record(matrix)])
+    assert verdict.numbers[0][0] == pytest.approx(number)
+
+
+@pytest.mark.parametrize(
+    ("fields", "explanation"),
+    [
+        ({"metric": "speed"}, "no measurement 'speed'; there are: accuracy, score"),
+        ({"metric": "accuracy"}, "accuracy has 5 numbers here; give `at` or `reduce`"),
+        ({"metric": "accuracy", "at": 7}, "7.0 is not among the x of accuracy: 1, 10, 20, 50, 100"),
+        ({"metric": "accuracy", "at": "beyond", "reduce": "min"}, "accuracy has nothing at beyond"),
+        ({"metric": "accuracy", "row": "1"}, "accuracy is a curve; `row` has no meaning here"),
+        ({"metric": "score", "at": 7}, "score is a single number; `at` has no meaning here"),
+    ],
+)
+def test_a_selection_that_leads_nowhere_is_explained(fields: dict[str, Any], explanation: str) -> None:
+    """The claim stays undecided and says what to change."""
+    measured = record(curve([1.0] * 5, inside=[True] * 5), Scalar(name="score", unit="", value=1.0))
+    verdict = judge(claim(**fields), [measured])
+    assert (verdict.verdict, verdict.explanation) == ("undecided", f"seed 0: {explanation}")
+
+
+def test_nan_at_one_place_is_nan() -> None:
+    """The smallest of 1 and NaN is not 1."""
+    records = [record(curve([1.0, NAN, 1.0, 1.0, 1.0]), seed=seed) for seed in range(3)]
+    verdict = judge(claim(metric="accuracy", reduce="min"), records)
+    assert (verdict.verdict, verdict.explanation) == ("undecided", "NaN at seeds 0-2")
+
+
+@pytest.mark.parametrize("more", [{"model": "gpt"}, {"task": "copy"}, {"training": {"lr": 0.1}}, {"examples": 9}])
+def test_several_experiments_are_ambiguous(more: dict[str, Any]) -> None:
+    """Seeds of different models, tasks or settings are never pooled."""
+    verdict = judge(claim(), scores(1.0, 1.0, 1.0) + scores(1.0, 1.0, 1.0, **more))
+    assert verdict.verdict == "undecided"
+    assert verdict.explanation.startswith("ambiguous")
+
+
+def test_stage_and_probe_are_selected() -> None:
+    """What was measured at initialisation, or by another probe, is another number."""
+    records = scores(1.0, 1.0, 1.0) + scores(0.1, 0.1, 0.1, stage="initial") + scores(0.2, 0.2, 0.2, probe="leak")
+    assert judge(claim(), records).verdict == "holds"
+    assert judge(claim(stage="initial", comparison="<"), records).numbers[0][0] == 0.1
+    assert judge(claim(probe="leak"), records).numbers[0][0] == 0.2
+
+
+DEFAULTS = {"layers": 2, "position": "learned", "limit": None, "shape": [1, 2], "tied": True}
+
+
+@pytest.mark.parametrize(
+    ("request_", "label", "expected"),
+    [
+        ("gpt", "gpt", True),
+        ("gpt", "gru", False),
+        ("gpt", "gpt:layers=4", False),
+        ("gpt:layers=4", "gpt:layers=4", True),
+        ("gpt:layers=2", "gpt", True),
+        ("gpt:layers=2.0", "gpt", True),
+        ("gpt:layers=4", "gpt", False),
+        ("gpt:layers=4", "gpt:layers=4,position=none", False),
+        ("gpt:position=none,layers=4", "gpt:layers=4,position=none", True),
+        ("gpt:limit=none", "gpt", True),
+        ("gpt:shape=[1,2]", "gpt", True),
+        ("gpt:shape=[1,3]", "gpt", False),
+        ("gpt:tied=true", "gpt", True),
+        ("gpt:tied=1", "gpt", False),
+        ("gpt:unknown=1", "gpt", False),
+        ("acme-nets:gpt", "gpt", True),
+        ("acme_nets:gpt:layers=4", "gpt:layers=4", True),
+        ("other:gpt", "gpt", False),
+        (None, "gpt:layers=4", True),
+    ],
+)
+def test_matching(request_: str | None, label: str, expected: bool) -> None:
+    """By name, by every argument that is asked for, and with no other argument that was changed."""
+    used = PluginUse(**use(label, DEFAULTS, distribution="acme-nets"))
+    request = None if request_ is None else Request.model_validate(request_)
+    assert matches(request, used) is expected
+
+
+def test_seeds_are_named_in_runs() -> None:
+    """Also a hundred of them fit a line."""
+    assert [name_seeds(seeds) for seeds in ([4], [1, 0], [0, 1, 2, 7], range(100))] == [
+        "seed 4",
+        "seeds 0, 1",
+        "seeds 0-2, 7",
+        "seeds 0-99",
+    ]
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=3, max_size=8), st.floats(0, 0.3), st.sampled_from(["every", "median", "some"])
+)
+def test_a_claim_and_its_opposite_never_both_hold(values: list[float], margin: float, seeds: str) -> None:
+    """`every > v` and `every <= v` exclude each other; that of every seed implies that of the median and of some."""
+    above = judge(claim(value=0.5, margin=margin, seeds=seeds), scores(*values)).verdict
+    below = judge(claim(value=0.5, margin=margin, seeds=seeds, comparison="<="), scores(*values)).verdict
+    if seeds != "some":
+        assert not (above == below == "holds")
+    if judge(claim(value=0.5, margin=margin), scores(*values)).verdict == "holds":
+        assert above == "holds"

@@ -1,0 +1,194 @@
+"""What a person types and sees."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from conftest import SHORT
+
+from harness.cli import FORMATS, main
+from harness.schema import Record
+
+QUICK = ["--task", SHORT, "--seeds", "1", "--training", "steps=5,batch_size=8", "--examples", "32", "--jobs", "1"]
+
+
+def harness(*words: str) -> Result:
+    return CliRunner().invoke(main, words, catch_exceptions=False)
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs go to `runs/` in a folder of the test's own."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_run_ends_with_a_table_and_the_next_command() -> None:
+    """The records' folder, a table with the model, and what to do next."""
+    result = harness("run", "--model", "lstm:hidden=8", "--probe", "grad_reach", *QUICK)
+    assert result.exit_code == 0
+    assert "lstm:hidden=8" in result.stdout
+    assert "at initialisation" in result.stdout
+    assert "harness report runs/lstm+recall+grad_reach" in result.stdout
+    assert len(list(Path("runs/lstm+recall+grad_reach/records").glob("*.json"))) == 2
+    assert result.stderr == ""  # no progress bar where there is no terminal
+
+
+def test_report_shows_a_finished_run_again() -> None:
+    """The same tables, from the records alone."""
+    ran = harness("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK)
+    shown = harness("report", "there")
+    assert shown.exit_code == 0
+    assert shown.stdout.strip() in ran.stdout
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_is_offered(form: str) -> None:
+    """text, markdown, latex, csv and json, from run and report alike."""
+    ran = harness("run", "--model", "lstm:hidden=8", "--out", "there", "--format", form, *QUICK)
+    shown = harness("report", "there", "--format", form)
+    assert ran.exit_code == shown.exit_code == 0
+    assert "lstm:hidden=8" in shown.stdout.replace("\\", "")
+    if form != "text":
+        assert ran.stdout == shown.stdout
+
+
+def test_json_is_one_array_of_records() -> None:
+    """With the fields that others rely on."""
+    harness("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK)
+    (record,) = json.loads(harness("report", "there", "--format", "json").stdout)
+    assert Record.model_validate(record).status == "ok"
+    assert record["model"]["name"] == "lstm"
+    assert record["model"]["parameters"] > 0
+    assert record["model"]["arguments"]["hidden"] == 8
+    assert {"training", "stage", "seed", "timing", "provenance"} <= record.keys()
+    curve = next(m for m in record["measurements"] if m["name"] == "accuracy")
+    assert curve["kind"] == "curve"
+    assert len(curve["x"]) == len(curve["y"]) == 3
+
+
+WRONG = [
+    (["run", "--model", "lstn"], "Did you mean 'lstm'"),
+    (["run", "--model", "lstm:hiden=3"], "Did you mean 'hidden'"),
+    (["run", "--model", "lstm:hidden=-1"], "greater than 0"),
+    (["run", "--model", "lstm", "--seeds", "0"], "x>=1"),
+    (["run", "--model", "lstm", "--task", "recal"], "Did you mean 'recall'"),
+    (["run", "--model", "lstm", "--probe", "acuracy"], "Did you mean 'accuracy'"),
+    (["run", "--model", "lstm", "--training", "stpes=3"], "Did you mean 'steps'"),
+    (["run", "--model", "lstm", "--training", "steps"], "write key=value"),
+    (["run", "--model", "lstm", "--device", "gpu"], "choose cpu or cuda"),
+    (["run", "--model", "lstm", "--out", "a-file"], "choose another with --out"),
+    (["run"], "nothing to measure"),
+    (["run", "no-such-suite"], "there is no suite 'no-such-suite'"),
+    (["run", "missing.toml"], "cannot read the suite 'missing.toml'"),
+    (["run", "broken.toml"], "is not TOML"),
+    (["run", "unknown.toml"], "Did you mean 'seeds'"),
+    (["run", "recall", "--model", "lstm"], "not both"),
+    (["run", "recall", "--probe", "accuracy"], "leave out --task and --probe"),
+    (["report", "nowhere"], "there is no run in"),
+    (["show", "model", "lstn"], "Did you mean 'lstm'"),
+    (["rnu"], "Did you mean 'run'"),
+    (["run", "--modell", "lstm"], "--model"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_request_is_explained_and_costs_nothing(words: list[str], said: str) -> None:
+    """One screen, exit code 2, no traceback, nothing trained."""
+    Path("a-file").write_text("")
+    Path("broken.toml").write_text("[[experiments]")
+    Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n")
+    result = harness(*words)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) < 15
+    assert not list(Path.cwd().rglob("*.json"))
+
+
+def test_failed_cells_are_exit_code_1(plugin_file: Callable[..., str]) -> None:
+    """And the report says why; skipped ones are no failure."""
+    broken = plugin_file("def p(subject):\n    raise OSError('no disk')", "broken.py") + ":p"
+    result = harness("run", "--model", "lstm:hidden=8", "--probe", broken, "--probe", "accuracy", *QUICK)
+    assert result.exit_code == 1
+    assert "no disk" in result.stdout
+    skipping = plugin_file("from harness import Skip\ndef p(subject):\n    raise Skip('no gates')", "skips.py") + ":p"
+    result = harness("run", "--model", "lstm:hidden=8", "--probe", skipping, *QUICK)
+    assert result.exit_code == 0
+    assert "no gates" in result.stdout
+
+
+def test_a_dry_run_prints_trials_and_cells() -> None:
+    """And writes nothing."""
+    words = ["--model", "lstm", "--model", "gpt:position=none", "--probe", "grad_reach", "--seeds", "2", "--dry-run"]
+    result = harness("run", *words)
+    assert "4 trials, 8 cells" in result.stdout
+    assert "gpt:position=none on recall, seed 1, 1000 steps, lr 0.001" in result.stdout
+    assert not Path("runs").exists()
+
+
+def test_list_shows_all_kinds_and_where_they_come_from() -> None:
+    """As a table and as JSON, all kinds or one."""
+    text = harness("list").stdout
+    assert all(word in text for word in ("lstm", "recall", "grad_reach", "sequence-harness"))
+    content = json.loads(harness("list", "models", "--format", "json").stdout)
+    assert {item["kind"] for item in content["plugins"]} == {"model"}
+    assert content["broken"] == []
+
+
+def test_show_explains_a_plugin() -> None:
+    """Arguments with types and defaults, needs, stages, source; as JSON too."""
+    text = harness("show", "model", "gpt").stdout
+    assert "one of learned, sinusoidal, none, rope, alibi" in text
+    assert "harness_plugins.models.gpt:GPT" in text
+    content = json.loads(harness("show", "probe", "grad_reach", "--format", "json").stdout)
+    assert content["stages"] == ["initial", "trained"]
+    assert content["arguments"] == [{"name": "examples", "type": "int > 0", "required": False, "default": 64}]
+
+
+def test_show_a_suite() -> None:
+    """What it crosses and claims."""
+    assert "claims" in harness("show", "suite", "recall").stdout
+
+
+def test_the_schema_describes_records() -> None:
+    """It is JSON Schema, and its descriptions say what each field means."""
+    schema: dict[str, Any] = json.loads(harness("schema").stdout)
+    assert {"status", "measurements", "provenance"} <= schema["properties"].keys()
+    assert schema["$defs"]["Timing"]["properties"]["probe"]["description"]
+    assert "claims" in json.loads(harness("schema", "suite").stdout)["properties"]
+
+
+def test_the_command_is_installed() -> None:
+    """`harness` is on the path beside the interpreter and knows its version."""
+    command = Path(sys.executable).parent / "harness"
+    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("harness, version ")
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["list", "--format", "json"], ["--help"], ["run", "--help"], ["schema"], ["report", "there"]]
+)
+def test_light_commands_do_not_import_torch(words: list[str]) -> None:
+    """What only lists, explains itself or reads records stays fast."""
+    harness("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK)
+    assert "torch" not in _imported(f"from harness.cli import main; main({words!r}, standalone_mode=False)")
+
+
+def test_the_check_for_torch_can_fail() -> None:
+    """`harness show` has to import the plugin, so that torch must be seen."""
+    words = ["show", "model", "lstm"]
+    assert "torch" in _imported(f"from harness.cli import main; main({words!r}, standalone_mode=False)")
+
+
+def _imported(code: str) -> set[str]:
+    script = f"{code}\nimport sys\nprint('\\nMODULES', *sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
+    )
+    return set(done.stdout.rpartition("MODULES")[2].split())

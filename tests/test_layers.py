@@ -1,0 +1,47 @@
+"""Imports go down only; what needs no torch never imports it. The checks themselves can fail."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(folder)})
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The sources, where they may be broken."""
+    pytest.importorskip("importlinter", reason="comes with the dev extra")
+    shutil.copytree(ROOT / "harness", tmp_path / "harness", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "plugins", tmp_path / "harness_plugins", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_layers_hold(copy: Path) -> None:
+    """The contracts in pyproject.toml are kept."""
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("harness/registry.py", "import harness.plan"),
+        ("harness/statistics.py", "import torch"),
+        ("harness/runner.py", "import harness_plugins.models.lstm"),
+        ("harness_plugins/models/lstm.py", "import harness_plugins.tasks.recall"),
+    ],
+)
+def test_a_wrong_import_is_caught(copy: Path, module: str, line: str) -> None:
+    """Each contract fails when it is broken."""
+    path = copy / module
+    path.write_text(path.read_text() + f"\n{line}\n")
+    assert lint_imports(copy).returncode == 1

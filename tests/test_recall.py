@@ -1,0 +1,91 @@
+"""The task `recall`."""
+
+import math
+
+import pytest
+import torch
+from harness_plugins.tasks.recall import DISTRACTORS, KEYS, QUESTION, VOCABULARY, Recall, mutual_information
+
+from harness.contracts import Condition, seeded
+from harness.errors import RequestError
+from harness.registry import default_registry
+from harness.suites import Request
+from harness.targets import find, load
+
+
+@pytest.mark.parametrize("distance", [0, 1, 7, 100])
+def test_a_sequence_is_key_distractors_question(distance: int) -> None:
+    """Tokens, target, cue and query are where the task says."""
+    batch = Recall().evaluate(Condition(distance, inside=True), 64, seeded(1))
+    assert batch.tokens.shape == (64, distance + 2)
+    assert (batch.tokens[:, 0] < KEYS).all()
+    assert ((batch.tokens[:, 1:-1] >= KEYS) & (batch.tokens[:, 1:-1] < KEYS + DISTRACTORS)).all()
+    assert (batch.tokens[:, -1] == QUESTION).all()
+    assert (batch.targets[:, :-1] == -100).all()
+    assert torch.equal(batch.targets[:, -1], batch.tokens[:, 0])
+    assert batch.cue is not None
+    assert batch.query is not None
+    assert (batch.cue == 0).all()
+    assert (batch.query == distance + 1).all()
+
+
+def test_evaluation_has_every_key_equally_often() -> None:
+    """So that bits are exact for a perfect model, whatever number of examples is asked for."""
+    batch = Recall().evaluate(Condition(5, inside=True), 100, seeded(1))
+    assert torch.bincount(batch.tokens[:, 0], minlength=KEYS).tolist() == [13] * KEYS
+
+
+def test_training_covers_its_range_and_nothing_else() -> None:
+    """Distances are drawn from [train_min, train_max], all of them."""
+    stream = Recall(train_min=3, train_max=6).train(4, seeded(0))
+    lengths = {next(stream).tokens.shape[1] - 2 for _ in range(100)}
+    assert lengths == {3, 4, 5, 6}
+
+
+def test_conditions_know_what_training_covered() -> None:
+    """Inside is the trained range, ends included."""
+    conditions = Recall(train_min=10, train_max=20, distances=[50, 1, 10, 20, 10]).conditions()
+    assert [(c.x, c.inside) for c in conditions] == [(1, False), (10, True), (20, True), (50, False)]
+
+
+def test_the_same_generator_gives_the_same_data() -> None:
+    """And the global random state is neither used nor changed."""
+    task, condition = Recall(), Condition(9, inside=True)
+    torch.manual_seed(1)
+    first = task.evaluate(condition, 32, seeded("a")).tokens
+    state = torch.get_rng_state()
+    torch.manual_seed(2)
+    assert torch.equal(first, task.evaluate(condition, 32, seeded("a")).tokens)
+    assert not torch.equal(first, task.evaluate(condition, 32, seeded("b")).tokens)
+    torch.manual_seed(1)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_perfect_a_constant_and_a_guessing_predictor() -> None:
+    """1 and 3 bits; 1/8 and 0 bits; chance loss log 8 for a uniform guess among the keys."""
+    task = Recall()
+    batch = task.evaluate(Condition(4, inside=True), 512, seeded(0))
+    perfect = torch.full((512, 6, VOCABULARY), -50.0)
+    perfect[torch.arange(512), -1, batch.tokens[:, 0]] = 50.0
+    result = task.summarise(task.score(perfect, batch))
+    assert result == pytest.approx({"accuracy": 1.0, "loss": 0.0, "bits": 3.0}, abs=1e-6)
+    constant = torch.zeros(512, 6, VOCABULARY)
+    constant[..., 2] = 1.0
+    result = task.summarise(task.score(constant, batch))
+    assert (result["accuracy"], result["bits"]) == (1 / 8, 0.0)
+    guess = torch.full((512, 6, VOCABULARY), -1e4)
+    guess[..., :KEYS] = 0.0
+    assert task.summarise(task.score(guess, batch))["loss"] == pytest.approx(math.log(8), abs=1e-6)
+    assert task.metrics["loss"].chance == pytest.approx(math.log(8))
+
+
+def test_bits_by_hand() -> None:
+    """A predictor that only knows whether the key is in the lower half knows one bit."""
+    keys = torch.arange(8).repeat(10)
+    assert mutual_information(keys // 4, keys) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_an_empty_range_is_refused() -> None:
+    """Before anything is built."""
+    with pytest.raises(RequestError, match="swap them"):
+        load(find(default_registry(), "task", "recall")).resolve(Request.model_validate("recall:train_min=9,train_max=3"))

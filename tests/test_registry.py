@@ -1,0 +1,149 @@
+"""Plugins are found, kept apart and explained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entry_points import entry_points_in, write_distribution
+
+from harness.errors import RequestError
+from harness.registry import Registry, build_registry, default_registry
+
+OFFER = """
+from harness import ModelSpec, hookimpl
+
+@hookimpl
+def harness_models():
+    yield ModelSpec({name!r}, {target!r}, summary="a model"{more})
+"""
+
+
+@pytest.fixture
+def registry_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Build a registry from `{module name: source}`; each module is a distribution of the same name."""
+
+    def build(**modules: str) -> Registry:
+        for name, source in modules.items():
+            write_distribution(tmp_path, monkeypatch, name, source)
+        return build_registry(entry_points_in(tmp_path))
+
+    return build
+
+
+def offer(name: str = "acme", target: str = "math:sqrt", more: str = "") -> str:
+    return OFFER.format(name=name, target=target, more=more)
+
+
+def reasons(registry: Registry) -> str:
+    return "\n".join(str(broken) for broken in registry.broken)
+
+
+def test_built_ins_come_in_by_the_same_door() -> None:
+    """The installed package offers its own plugins through entry points, and none of them is broken."""
+    registry = default_registry()
+    assert {entry.spec.name for entry in registry.all("model")} >= {"elman", "lstm", "gru", "gpt"}
+    assert {entry.origin.distribution for entry in registry.all("model")} == {"sequence-harness"}
+    assert registry.broken == []
+
+
+def test_a_plugin_is_found_by_name_and_by_qualified_name(registry_of: Any) -> None:
+    """`acme` and `one:acme` are the same plugin when one distribution offers it."""
+    registry = registry_of(one=offer())
+    assert registry.find("model", "acme") == registry.find("model", "one:acme")
+
+
+def test_a_broken_import_harms_nobody_else(registry_of: Any) -> None:
+    """A module that raises on import is listed with its reason; its neighbour works."""
+    registry = registry_of(bad="raise RuntimeError('no licence')", good=offer())
+    assert "RuntimeError: no licence" in reasons(registry)
+    assert "bad 1.0" in reasons(registry)
+    assert registry.find("model", "acme").origin.distribution == "good"
+
+
+def test_a_plugin_that_exits_on_import_is_only_broken(registry_of: Any) -> None:
+    """Even `sys.exit` in a plugin does not end the harness."""
+    assert "SystemExit" in reasons(registry_of(bad="import sys; sys.exit(3)"))
+
+
+def test_a_hook_that_raises_is_broken(registry_of: Any) -> None:
+    """A hook may fail while it yields; what the other plugins offer is there."""
+    source = offer() + "    raise KeyError('later')\n"
+    registry = registry_of(bad=source, good=offer(name="fine"))
+    assert "harness_models raised KeyError" in reasons(registry)
+    assert registry.find("model", "fine")
+
+
+def test_a_misspelt_hook_gets_a_suggestion(registry_of: Any) -> None:
+    """`harness_model` is close to a hook; the message says which."""
+    registry = registry_of(bad=offer().replace("harness_models", "harness_model"))
+    assert "'harness_model' is no hook" in reasons(registry)
+    assert "Did you mean 'harness_models'?" in reasons(registry)
+
+
+def test_an_unmarked_hook_is_named(registry_of: Any) -> None:
+    """Forgetting @hookimpl is said, since pluggy would ignore the function silently."""
+    assert "put @hookimpl above it" in reasons(registry_of(bad=offer().replace("@hookimpl", "")))
+
+
+def test_a_hook_with_unknown_parameters_is_explained(registry_of: Any) -> None:
+    """pluggy's own validation is passed on as the reason."""
+    source = "from harness import hookimpl\n@hookimpl\ndef harness_models(wrong): return []\n"
+    assert "its hooks do not fit" in reasons(registry_of(bad=source))
+
+
+def test_two_distributions_with_one_name_are_never_picked_between(registry_of: Any) -> None:
+    """The error names both, and the qualified name works."""
+    registry = registry_of(one=offer(), two=offer())
+    with pytest.raises(RequestError, match="one:acme or two:acme"):
+        registry.find("model", "acme")
+    assert registry.find("model", "two:acme").origin.distribution == "two"
+
+
+def test_one_distribution_may_not_offer_a_name_twice(registry_of: Any) -> None:
+    """The second is listed as broken, the first stays."""
+    source = offer() + "    yield ModelSpec('acme', 'math:cos')\n"
+    registry = registry_of(one=source)
+    assert "offers it twice" in reasons(registry)
+    assert registry.find("model", "acme").spec.target == "math:sqrt"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"more": ", contract=99"}, "contract version 99"),
+        ({"more": ", contract=0"}, "upgrade the plugin"),
+        ({"target": "no_such_module:Name"}, "there is no module 'no_such_module'"),
+        ({"target": "math.sqrt"}, "does not have the form"),
+        ({"name": "Acme GRU"}, "rename it"),
+    ],
+)
+def test_a_spec_that_cannot_be_used_is_explained(registry_of: Any, change: dict[str, str], said: str) -> None:
+    """Contract version, target and name are checked without importing the target."""
+    registry = registry_of(bad=offer(**change))
+    assert said in reasons(registry)
+    assert not list(registry.all("model"))
+
+
+def test_asking_for_a_broken_plugin_says_why(registry_of: Any) -> None:
+    """The error is the reason, not just 'unknown'."""
+    with pytest.raises(RequestError, match="contract version 99"):
+        registry_of(bad=offer(more=", contract=99")).find("model", "acme")
+
+
+def test_an_unknown_name_gets_a_suggestion_and_the_suspects(registry_of: Any) -> None:
+    """A near miss is suggested; entry points that did not load are named as possible owners."""
+    registry = registry_of(good=offer(name="lstm"), bad="raise ImportError('torch too old')")
+    with pytest.raises(RequestError, match="Did you mean 'lstm'") as error:
+        registry.find("model", "lstn")
+    assert "torch too old" in str(error.value)
+
+
+def test_a_wrong_kind_of_spec_is_refused(registry_of: Any) -> None:
+    """A TaskSpec from harness_models is an error of the plugin, not of the user."""
+    source = offer().replace("ModelSpec", "TaskSpec")
+    assert "is no ModelSpec" in reasons(registry_of(bad=source))
+
+
+def test_an_entry_point_without_hooks_is_said(registry_of: Any) -> None:
+    """A module that offers nothing is most likely a mistake."""
+    assert "it implements no hook" in reasons(registry_of(empty="x = 1"))

@@ -1,0 +1,486 @@
+"""What a person and a program read."""
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from record_factory import curve, record
+
+from harness.errors import RequestError
+from harness.report import FORMATS, can_draw, render, rows
+from harness.report.export import COLUMNS
+from harness.report.layout import break_lines
+from harness.report.numbers import number, spread
+from harness.report.sparkline import bounds, sparkline
+from harness.schema import Matrix, Record, Scalar
+from harness.statistics import summarise
+from harness.suites import Suite
+
+NAN = math.nan
+INSIDE = [True, True, True, False, False]
+
+
+def factor(value: float, verdict: str | None = None, name: str = "per_step_factor", unit: str = "ratio") -> Scalar:
+    """A headline number."""
+    return Scalar(name=name, unit=unit, value=value, verdict=verdict, headline=True)
+
+
+def matrix(values: list[list[float]], rows: list[str], columns: list[str]) -> Matrix:
+    """A headline matrix of attention."""
+    about = {"name": "attention", "unit": "share", "row_label": "head", "column_label": "role", "headline": True}
+    return Matrix.model_validate({"values": values, "rows": rows, "columns": columns, **about})
+
+
+def lines(text: str, *words: str) -> list[str]:
+    """The lines that contain all these words, blanks collapsed."""
+    return [" ".join(line.split()) for line in text.split("\n") if all(word in line for word in words)]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (1.0, "1.00"),
+        (0.25, "0.250"),
+        (0.012345, "0.0123"),
+        (0.000012, "1.2e-05"),
+        (-0.5, "-0.500"),
+        (2.5312, "2.53"),
+        (9.0, "9"),
+        (99.96, "100"),
+        (999.6, "1,000"),
+        (26834.0, "26,834"),
+        (1.5e9, "1.5e+09"),
+        (NAN, "NaN"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+    ],
+)
+def test_numbers_are_written_for_people(value: float, text: str) -> None:
+    """Three significant digits, thousands apart, the very small and very large with an exponent."""
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([0.5, 0.4, 0.9], "0.500 [0.400..0.900]"),
+        ([0.5, 0.5001, 0.4999], "0.500"),
+        ([0.5, NAN, 0.5], "0.500 (1 NaN)"),
+        ([NAN, NAN], "NaN"),
+        ([1.0, math.inf, math.inf], "inf [1.00..inf]"),
+        ([], ""),
+    ],
+)
+def test_seeds_collapse_where_they_agree(values: list[float], text: str) -> None:
+    """The median with its range; one number where the range would say the same; NaN counted."""
+    assert spread(summarise(values)) == text
+
+
+def test_a_sparkline_by_hand() -> None:
+    """Eight levels from low to high, zero at the bottom of a log scale, NaN visible."""
+    assert sparkline([0.0, 0.5, 1.0, NAN], 0.0, 1.0) == "▁▅█·"
+    assert sparkline([1.0, 1e-4, 1e-8, 0.0], 1e-8, 1.0, log=True) == "█▅▁▁"
+    assert sparkline([0.0, 0.5, 1.0, NAN], 0.0, 1.0, ascii=True) == "_=#?"
+    assert sparkline([3.0, 3.0], 3.0, 3.0) == "▅▅"
+    assert sparkline([float(i) for i in range(100)], 0.0, 99.0, length=8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([NAN], *bounds([NAN])) == "·"
+    assert bounds([math.inf, 3.0, 0.0, NAN], log=True) == (3.0, 3.0)
+
+
+ANY = st.floats(-1e100, 1e100) | st.sampled_from([NAN, math.inf, -math.inf])
+
+
+@given(st.lists(ANY, max_size=40), st.booleans(), st.booleans())
+def test_any_curve_can_be_drawn(values: list[float], log: bool, ascii: bool) -> None:
+    """One character for each value, at most 16, whatever the numbers."""
+    assert len(sparkline(values, *bounds(values, log=log), log=log, ascii=ascii)) == min(len(values), 16)
+
+
+def test_blocks_are_drawn_only_where_they_can_be() -> None:
+    """Latin terminals, and those that do not say, get ASCII."""
+    assert [can_draw(encoding) for encoding in ("utf-8", "latin-1", "ascii", None, "no-such")] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
+    text = render([record(curve([1, 0.5, 0.2, 0.1, 0]), seed=s) for s in range(3)], ascii=True)
+    assert text.isascii()
+    assert "#" in text
+
+
+def test_one_model_with_three_seeds() -> None:
+    """The first report a newcomer sees: what was measured where, on how much, with which spread, in words."""
+    records = [
+        record(factor(value, "exponential"), probe="grad_reach", stage="initial", seed=seed)
+        for seed, value in enumerate([0.61, 0.60, 0.64])
+    ]
+    text = render(records)
+    assert lines(text, "grad_reach") == ["grad_reach on recall, at initialisation"]
+    assert lines(text, "per_step_factor") == ["model parameters seeds per_step_factor verdict"]
+    assert lines(text, "lstm") == ["lstm 26,834 3 0.610 [0.600..0.640] exponential 3/3"]
+    assert "3 records of 3 seeds: all ok." in text
+    assert "with a probability of 75%" in text
+
+
+def test_verdicts_are_counted_over_seeds() -> None:
+    """Seeds that end differently are not averaged into one word."""
+    outcomes = ["never learned", "learned", "learned"]
+    records = [record(factor(0.5, words), seed=seed) for seed, words in enumerate(outcomes)]
+    assert "| learned 2/3, never learned 1/3 |" in render(records, format="markdown")
+
+
+def test_several_verdicts_say_whose_they_are() -> None:
+    """Two numbers with words get two columns of words."""
+    text = render([record(factor(0.5, "flat"), factor(1.0, "solved", name="best"))], format="markdown")
+    assert "verdict (per_step_factor)" in text
+    assert "verdict (best)" in text
+
+
+def test_a_curve_shows_median_and_range_where_seeds_differ() -> None:
+    """One bad seed of three does not move the median, and is not hidden by it."""
+    ys = [[1, 1, 1, 0.9, 0.8], [1, 1, 1, 0.9, 0.9], [1, 1, 1, 0.895, 0.2]]
+    text = render([record(curve(y, inside=INSIDE), seed=seed) for seed, y in enumerate(ys)])
+    table = text.split("accuracy (share) by distance (tokens)\n")[1].split("\n")
+    assert [line.split() for line in table[:5] if not line.startswith("-")] == [
+        ["model", "seeds", "1", "10", "20", "50*", "100*", "shape"],
+        ["lstm", "median", "1.00", "1.00", "1.00", "0.900", "0.800", "████▇"],
+        ["min", "0.200"],
+        ["max", "0.900"],
+    ]
+    assert "* beyond the trained range" in text
+
+
+def test_one_seed_is_called_one_seed() -> None:
+    """It is shown, and said not to be a result."""
+    text = render([record(curve([1, 1, 1, 1, 1]))])
+    assert "1 seed is not a result; run more with --seeds 3." in text
+    assert "probability" not in text
+    mixed = render([record(factor(1.0)), *(record(factor(1.0), model="gpt", seed=s) for s in range(3))])
+    assert lines(mixed, "not a result") == ["lstm: 1 seed is not a result; run more with --seeds 3."]
+
+
+def test_failed_and_skipped_cells_are_listed_with_their_reason() -> None:
+    """One line for each model and reason, and the table says how many seeds of how many it shows."""
+    records = [
+        record(factor(1.0), seed=0),
+        *(record(seed=s, failed="loss is NaN") for s in (1, 2)),
+        *(record(model="elman", seed=s, skipped="no attention") for s in range(3)),
+    ]
+    text = render(records)
+    assert lines(text, "lstm", "1 of 3")
+    assert lines(text, "elman") == ["- elman, seeds 0-2 skipped: no attention"]
+    assert lines(text, "loss is NaN") == ["- lstm, seeds 1, 2 failed: RuntimeError: loss is NaN"]
+    assert "6 records of 3 seeds: 1 ok, 3 skipped, 2 failed." in text
+
+
+def test_nan_and_infinity_are_shown() -> None:
+    """A number that is not defined is not 0, and "never" is infinite."""
+    text = render(
+        [
+            record(factor(NAN), factor(math.inf, name="horizon"), curve([NAN, 1, 1, 1, 1])),
+            record(curve([1] * 5), seed=1),
+        ]
+    )
+    assert lines(text, "lstm", "NaN", "inf")
+    assert "lstm: some seeds are NaN at 1; the numbers are of the others" in text
+
+
+def test_settings_that_differ_stand_in_the_label() -> None:
+    """Two learning rates are two rows, never six seeds of one."""
+    records = [record(factor(1.0), seed=s, training={"lr": lr}) for s in range(3) for lr in (1e-3, 3e-3)]
+    text = render(records)
+    assert lines(text, "lstm") == ["lstm (lr=0.001) 26,834 3 1.00", "lstm (lr=0.003) 26,834 3 1.00"]
+    other = [record(factor(1.0), examples=examples) for examples in (64, 256)]
+    assert lines(render(other), "lstm (examples=64)", "1.00")
+
+
+def test_superseded_records_are_counted_and_not_shown() -> None:
+    """What was measured again since shows only its newest numbers."""
+    text = render(
+        [record(factor(0.1), seed=s) for s in range(3)] + [record(factor(0.9), seed=s, minutes=1) for s in range(3)]
+    )
+    assert lines(text, "lstm") == ["lstm 26,834 3 0.900"]
+    assert "3 older records of the same cells not shown" in text
+
+
+def test_equal_labels_of_two_distributions_are_told_apart() -> None:
+    """Each gets its distribution in front."""
+    text = render([record(factor(1.0)), record(factor(0.5), distribution="acme-nets")])
+    assert lines(text, "acme-nets:lstm", "0.500")
+    assert lines(text, "sequence-harness:lstm", "1.00")
+
+
+def test_without_a_suite_the_order_is_natural() -> None:
+    """d=9 before d=10; with a suite, the suite's order."""
+    labels = ["lstm:d=10", "lstm:d=9"]
+    records = [record(factor(1.0), model=label) for label in labels]
+    text = render(records)
+    assert text.index("lstm:d=9") < text.index("lstm:d=10")
+    suite = Suite.model_validate({"experiments": [{"models": labels}]})
+    text = render(records, suite)
+    assert text.index("lstm:d=10") < text.index("lstm:d=9")
+
+
+def test_a_matrix_shows_medians_and_where_seeds_differ() -> None:
+    """A head that is sharp in one seed only does not show in the median; the note under it says so."""
+    values = [[[0.1, 0.2], [0.3, 0.4]], [[0.1, 0.2], [0.3, 0.4]], [[0.99, 0.2], [0.3, 0.4]]]
+    records = [record(matrix(v, ["1.1", "1.2"], ["subject", "start"]), seed=s) for s, v in enumerate(values)]
+    text = render(records)
+    assert lines(text, "1.1") == ["1.1 0.100 0.200", "Seeds differ most at 1.1, subject: 0.100..0.990"]
+    assert "attention: head (share) by role: lstm, median of 3 seeds" in text
+
+
+def test_repeated_words_are_not_seeds() -> None:
+    """`the` stands twice in a sentence: two rows, two columns, two places, and one seed."""
+    words = ["the", "cow", "the"]
+    square = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]
+    text = render([record(matrix(square, words, words), curve([0.7, 0.8, 0.9], words))])
+    assert lines(text, "the ") == [
+        "model the cow the",
+        "head the cow the",
+        "the 1.00 0 0",
+        "the 0.200 0.300 0.500",
+    ]
+    assert lines(text, "lstm", "0.900") == ["lstm 0.700 0.800 0.900"]
+
+
+def test_matrices_of_other_shapes_are_counted() -> None:
+    """A seed whose rows are called differently is no seed of the same matrix; an empty matrix is no crash."""
+    records = [record(matrix([[0.5]], [name], ["cue"]), seed=s) for s, name in enumerate(["a", "a", "b"])]
+    text = render(records)
+    assert "lstm, median of 2 seeds" in text
+    assert "1 seed with other rows or columns not shown" in text
+    assert "attention" in render([record(matrix([], [], []), curve([], []))])
+
+
+def test_a_name_given_twice_is_one_number() -> None:
+    """Each seed counts once."""
+    twice = record(factor(0.1, "flat"), factor(0.9, "flat"))
+    assert lines(render([twice]), "lstm") == ["lstm 26,834 1 0.100 flat 1/1"]
+
+
+def test_long_messages_are_cut() -> None:
+    """A page of compiler output does not bury the report."""
+    text = render([record(failed="word " * 1000)])
+    assert len(text) < 1000
+    assert "[...]" in text
+
+
+def test_long_matrices_say_what_they_leave_out() -> None:
+    """40 rows are enough for a terminal."""
+    names = [str(row) for row in range(144)]
+    text = render([record(matrix([[0.5]] * 144, names, ["cue"]))])
+    assert "40 of 144 rows shown; all of them: --format csv" in text
+
+
+def test_long_curves_are_thinned_out_and_say_so() -> None:
+    """The first and the last place stay, and the sparkline covers what is between."""
+    xs = [float(x) for x in range(200)]
+    text = render([record(curve([x / 199 for x in xs], xs), seed=s) for s in range(3)], width=80)
+    header = lines(text, "model", "shape")[0].split()
+    assert (header[1], header[-2]) == ("0", "199")
+    assert "of 200 columns shown; all of them: --format csv" in text
+
+
+def test_named_places_are_split_instead() -> None:
+    """Categories all differ in kind: none is left out."""
+    names = [f"category {i}" for i in range(30)]
+    text = render([record(curve([0.5] * 30, names))], width=80)
+    assert all(name in text for name in names)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    width=st.integers(80, 140),
+    layers=st.integers(0, 6),
+    xs=st.lists(st.integers(0, 5000), min_size=1, max_size=30, unique=True),
+    scalars=st.integers(0, 8),
+)
+def test_no_line_is_wider_than_asked(width: int, layers: int, xs: list[int], scalars: int) -> None:
+    """Whatever is measured: long labels wrap, many numbers split, long curves thin out."""
+    label = "gpt:" + ",".join(f"argument_{i}=value_{i}" for i in range(layers)) if layers else "gpt"
+    found = [factor(i / 3, "does not extrapolate", name=f"a_rather_long_name_{i}") for i in range(scalars)]
+    records = [
+        record(*found, curve([1 / (x + s + 1) for x in xs], xs, scale="log"), model=label, seed=s) for s in range(3)
+    ]
+    claim = {"text": "w " * 90, "probe": "accuracy", "metric": "accuracy", "comparison": ">", "value": 0.5}
+    suite = Suite.model_validate({"experiments": [{"models": [label]}], "claims": [claim]})
+    text = render(records, suite, width=width)
+    assert max(map(len, text.split("\n"))) <= width
+
+
+def test_lines_break_at_blanks_and_commas() -> None:
+    """And a word that is too long stays whole."""
+    assert break_lines("gpt:layers=4,position=none", 16) == "gpt:layers=4,\nposition=none"
+    assert break_lines("a bc def", 4) == "a bc\ndef"
+    assert break_lines("indivisible", 4) == "indivisible"
+
+
+def claims() -> tuple[list[Record], Suite]:
+    """Three claims: one holds, one does not, one has no records."""
+    records = [record(factor(0.95 + seed / 100), seed=seed) for seed in range(3)]
+    base = {"probe": "accuracy", "metric": "per_step_factor", "value": 0.9}
+    found = [
+        {**base, "text": "It | works", "comparison": ">", "source": "Table 2"},
+        {**base, "text": "It fails", "comparison": "<", "seeds": "median", "margin": 0.01},
+        {**base, "text": "GRUs work", "comparison": ">", "model": "gru"},
+    ]
+    return records, Suite.model_validate({"name": "demo", "experiments": [{"models": ["lstm"]}], "claims": found})
+
+
+def test_claims_with_their_evidence() -> None:
+    """Verdict, words, comparison, number of every seed, reason; and one line that counts."""
+    text = render(*claims())
+    assert "Results of demo" in text
+    assert lines(text, "It | works") == ["holds It | works (Table 2)"]
+    assert "every seed: per_step_factor > 0.9 (probe accuracy)" in text
+    assert lines(text, "supported") == ["seeds 0: 0.950, 1: 0.960, 2: 0.970: supported by all 3 seeds"]
+    assert lines(text, "It fails") == ["does not hold It fails"]
+    assert "median seed: per_step_factor < 0.9 by 0.01 or more (probe accuracy)" in text
+    assert lines(text, "GRUs work") == ["undecided GRUs work"]
+    assert "seeds 0-2: no record" in text
+    assert text.rstrip().endswith("Of 3 claims, 1 holds, 1 does not hold, 1 is undecided.")
+
+
+def test_a_comparison_of_two_models_in_words() -> None:
+    """What is compared with what, where, relative to what."""
+    records = [
+        record(curve([1, 0.5, 0.4, 0.3, 0.2 / p]), model=m, seed=s)
+        for m, p in (("gpt", 1), ("lstm", 2))
+        for s in range(3)
+    ]
+    claim = {
+        "text": "GPT reaches further",
+        "model": "gpt",
+        "probe": "accuracy",
+        "metric": "accuracy",
+        "at": 100,
+        "relative_to": 10,
+        "comparison": ">",
+        "than": {"model": "lstm"},
+        "factor": 1.5,
+    }
+    suite = Suite.model_validate({"experiments": [{"models": ["gpt", "lstm"]}], "claims": [claim]})
+    text = " ".join(render(records, suite).split())
+    assert "accuracy at 100, relative to 10, > 1.5 x the same of model lstm (gpt, probe accuracy)" in text
+    assert "seeds 0: 0.400 against 0.300" in text
+
+
+def test_markdown_escapes_what_would_break_it() -> None:
+    """A pipe in a claim does not end its cell, and every table row has as many cells as its header."""
+    text = render(*claims(), "markdown")
+    assert r"It \| works" in text
+    table = [line.replace(r"\|", "") for line in text.split("\n") if line.startswith("|") and "works" in line]
+    assert {line.count("|") for line in table} == {7}
+    assert r"100\*" in render([record(curve([1] * 5, inside=INSIDE))], format="markdown")
+
+
+def test_latex_escapes_what_would_break_it() -> None:
+    """Underscores, per cent and braces in titles, cells and notes; no block characters."""
+    records = [
+        record(factor(0.5), curve([1] * 5, name="a_b"), model="my_net", task="50%_{x}"),
+        record(model="odd", skipped="100% & more"),
+    ]
+    text = render(records, format="latex")
+    assert r"my\_net" in text
+    assert r"\subsection*{accuracy on 50\%\_\{x\}, after training}" in text
+    assert r"100\% \& more" in text
+    assert r"\toprule" in text
+    assert "█" not in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "latex"])
+def test_sections_of_plugins_come_last(form: Any) -> None:
+    """Their text is left as it is."""
+    text = render([record(factor(1.0))], format=form, sections=[("Acme tracker", "run  7: ``ok``")])
+    assert text.index("Acme tracker") < text.index("run  7: ``ok``")
+    assert text.index("How to read this") < text.index("Acme tracker")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nothing_to_report(form: Any) -> None:
+    """No records is no crash."""
+    text = render([], format=form)
+    assert text
+    if form == "text":
+        assert "nothing has been measured yet" in text
+
+
+def test_an_unknown_format_is_an_error_with_a_hint() -> None:
+    """It names the formats there are."""
+    with pytest.raises(RequestError, match=r"choose from text, markdown.* Did you mean 'markdown'"):
+        render([], format="markdwn")
+
+
+def test_csv_has_a_row_for_each_number() -> None:
+    """Scalars, every place of a curve, every cell of a matrix; full precision; reasons where there is no number."""
+    cell = matrix([[0.1, 0.2]], ["1.1"], ["subject", "start"])
+    records = [
+        record(factor(1 / 3, "flat, falling"), curve([1, NAN, 0.5, math.inf, 0], inside=INSIDE), cell),
+        record(seed=1, skipped="no attention, no gates"),
+    ]
+    table = list(csv.DictReader(io.StringIO(render(records, format="csv"))))
+    assert len(table) == 1 + 5 + 2 + 1
+    assert float(table[0]["value"]) == 1 / 3
+    assert (table[0]["verdict"], table[0]["parameters"]) == ("flat, falling", "26834")
+    assert [row["x"] for row in table[1:6]] == ["1.0", "10.0", "20.0", "50.0", "100.0"]
+    assert [row["value"] for row in table[1:6]] == ["1.0", "nan", "0.5", "inf", "0.0"]
+    assert (table[5]["inside"], table[1]["inside"]) == ("False", "True")
+    assert [(row["row"], row["column"], row["value"]) for row in table[6:8]] == [
+        ("1.1", "subject", "0.1"),
+        ("1.1", "start", "0.2"),
+    ]
+    assert (table[8]["status"], table[8]["message"], table[8]["value"]) == ("skipped", "no attention, no gates", "")
+
+
+def test_rows_leave_out_what_is_superseded() -> None:
+    """The long format never mixes old and new numbers of a seed."""
+    found = rows([record(factor(0.1)), record(factor(0.9), minutes=1)])
+    assert [row["value"] for row in found] == [0.9]
+    assert tuple(found[0]) == COLUMNS
+
+
+def test_rows_say_how_the_model_was_trained() -> None:
+    """In a few words: what differs from the defaults."""
+    found = rows([record(factor(0.1), training={"lr": 0.003, "clip": None}, examples=64)])
+    assert (found[0]["training"], found[0]["examples"]) == ("lr=0.003,clip=none", 64)
+
+
+def test_json_gives_the_records_back() -> None:
+    """All of them, older ones too, with NaN and infinity, and readable by any JSON parser."""
+    records = [record(factor(NAN), curve([1, NAN, math.inf, 0, 0]), minutes=m) for m in range(2)]
+    text = render(records, format="json")
+    json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    back = TypeAdapter(list[Record]).validate_json(text)
+    assert [r.model_dump_json() for r in back] == [r.model_dump_json() for r in records]
+
+
+def test_ten_thousand_records() -> None:
+    """Every format copes."""
+    many = [
+        first.model_copy(update={"seed": seed})
+        for width in range(1, 11)
+        for first in [record(factor(0.5, "learned"), curve([1, 0.9, 0.8, 0.7, 0.6]), model=f"net:width={width}")]
+        for seed in range(1000)
+    ]
+    assert render(many, format="json").count("\n") == 10_002
+    assert lines(render(many), "net:width=10", "1000")
+    assert render(many, format="csv").count("\n") == 60_001
+
+
+def test_a_report_needs_no_torch() -> None:
+    """Records can be read where nothing can be trained."""
+    code = "import sys, harness.report, harness.claims, harness.statistics; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,307 @@
+"""Whatever a plugin does, every cell gets its record, and nothing that was measured is lost or measured twice."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import SHORT, SMALL
+
+import harness
+from harness import api
+from harness.schema import Record
+from harness.store import RunDirectory
+
+MODEL = """
+    import torch
+    from torch import nn
+
+    class M(nn.Module):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__()
+            {construct}
+            self.embedding = nn.Embedding(vocab_size, 8)
+            self.out = nn.Linear(8, vocab_size)
+
+        def forward(self, tokens):
+            logits = self.out(self.embedding(tokens).cumsum(1))
+            {forward}
+            return logits
+"""
+
+
+def run(models: list[str], out: Path, **more: Any) -> api.Results:
+    settings = {"tasks": [SHORT], "seeds": 1, "training": SMALL, "examples": 64} | more
+    return harness.run(models, out=out, **settings)
+
+
+def numbers(record: Record) -> str:
+    """The measurements as they are written; unlike floats, equal where both are NaN."""
+    return record.model_dump_json(include={"measurements"})
+
+
+def statuses(results: Any) -> list[str]:
+    return [record.status for record in results]
+
+
+def test_a_run_gives_a_record_for_every_cell(tmp_path: Path) -> None:
+    """With resolved arguments, parameter count, training outcome, measurements, timing and provenance."""
+    results = run(["lstm:hidden=8"], tmp_path, probes=["accuracy", "grad_reach"])
+    assert [(r.probe.name, r.stage) for r in results] == [
+        ("accuracy", "trained"),
+        ("grad_reach", "initial"),
+        ("grad_reach", "trained"),
+    ]
+    record = results.records[0]
+    assert record.status == "ok"
+    assert record.model.arguments["hidden"] == 8
+    assert record.model.distribution == "sequence-harness"
+    assert record.model.parameters == 18 * 32 + 4 * 8 * (32 + 8 + 2) + 18 * 9
+    assert record.trained is not None
+    assert record.trained.steps == SMALL["steps"]
+    assert record.data
+    assert record.provenance.torch == torch.__version__
+    assert results.records[1].trained is None
+    assert sorted(p.stem for p in (tmp_path / "records").glob("*.json")) == sorted(r.id for r in results)
+
+
+def test_the_same_cell_gives_the_same_numbers(tmp_path: Path) -> None:
+    """Alone, after others, beside other probes, with another global random state: bit for bit."""
+    torch.manual_seed(1)
+    alone = run(["lstm:hidden=8"], tmp_path / "a")
+    torch.manual_seed(2)
+    among = run(["gpt:layers=1", "lstm:hidden=8"], tmp_path / "b", probes=["grad_reach", "accuracy"])
+    again = among.filter(model="lstm", probe="accuracy")
+    assert numbers(alone.records[0]) == numbers(again.records[0])
+    assert alone.records[0].id == again.records[0].id
+    assert alone.records[0].data == among.filter(model="gpt").records[0].data
+
+
+def test_worker_processes_give_the_same_records(tmp_path: Path) -> None:
+    """`--jobs 2` changes the wall time and nothing else."""
+    options = {"models": ["lstm:hidden=8"], "seeds": 2, "probes": ["accuracy"]}
+    one = run(out=tmp_path / "one", jobs=1, **options)
+    two = run(out=tmp_path / "two", jobs=2, **options)
+    assert [(r.id, numbers(r)) for r in one] == [(r.id, numbers(r)) for r in two]
+
+
+def test_running_again_measures_nothing_again(tmp_path: Path) -> None:
+    """Records are kept, and a second probe reuses the trained model of the first."""
+    first = run(["lstm:hidden=8"], tmp_path)
+    assert run(["lstm:hidden=8"], tmp_path).records == first.records
+    more = run(["lstm:hidden=8"], tmp_path, probes=["accuracy", "grad_reach"])
+    assert more.records[0] == first.records[0]
+    assert more.records[2].trained == first.records[0].trained  # the seconds too: it was not trained again
+    anew = run(["lstm:hidden=8"], tmp_path, fresh=True)
+    assert anew.records[0].provenance.finished > first.records[0].provenance.finished
+
+
+def test_a_reloaded_model_measures_the_same(tmp_path: Path) -> None:
+    """A checkpoint holds the whole model, shared parameters included."""
+    probes = ["accuracy", "grad_reach"]
+    together = run(["gpt:layers=1"], tmp_path / "a", probes=probes)
+    run(["gpt:layers=1"], tmp_path / "b", probes=probes[:1])
+    apart = run(["gpt:layers=1"], tmp_path / "b", probes=probes)
+    assert numbers(together.records[2]) == numbers(apart.records[2])
+
+
+def test_a_torn_record_is_measured_again(tmp_path: Path) -> None:
+    """Half a file counts as nothing."""
+    first = run(["lstm:hidden=8"], tmp_path)
+    path = tmp_path / "records" / f"{first.records[0].id}.json"
+    path.write_text(path.read_text()[:50])
+    assert numbers(run(["lstm:hidden=8"], tmp_path).records[0]) == numbers(first.records[0])
+
+
+@pytest.mark.parametrize(
+    ("construct", "forward", "said"),
+    [
+        ("raise ValueError('no room')", "", "being constructed: ValueError: no room"),
+        ("", "raise IndexError('too long')", "computing its first outputs: IndexError: too long"),
+        ("", "logits = logits * float('nan')", "not finite"),
+        ("", "logits = logits[:, -1]", "is expected"),
+        ("", "logits = logits.argmax(-1)", "is expected"),
+        ("", "if self.training: raise OSError('disk')", "training on"),
+        ("", "if self.training: logits = logits / 0", "at step 1;"),
+    ],
+)
+def test_a_broken_model_fails_its_own_cells(
+    tmp_path: Path, plugin_file: Callable[..., str], construct: str, forward: str, said: str
+) -> None:
+    """Whatever it does, the message says what it was doing, and the other models are measured."""
+    path = plugin_file(MODEL.format(construct=construct or "pass", forward=forward or "pass"))
+    results = run([f"{path}:M", "lstm:hidden=8"], tmp_path / "run")
+    assert statuses(results) == ["failed", "ok"]
+    error = results.records[0].error
+    assert error is not None
+    assert said in error.message
+    assert error.traceback
+
+
+def test_a_model_that_does_not_import_fails_its_own_cells(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """The plan goes on without it."""
+    results = run([plugin_file("1 / 0") + ":M", "lstm:hidden=8"], tmp_path / "run")
+    assert statuses(results) == ["failed", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def p(subject):\n    raise KeyError('head 9')", "KeyError: 'head 9' (at plugin.py:2)"),
+        ("def p(subject):\n    return [1.0]", "a probe yields Scalar, Curve or Matrix"),
+        ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name='a', unit='', value=1)] * 2", "twice"),
+        ("def p(subject): ...\np.needs = ('atention',)", "Did you mean 'attention'"),
+    ],
+)
+def test_a_broken_probe_fails_its_own_cells(
+    tmp_path: Path, plugin_file: Callable[..., str], source: str, said: str
+) -> None:
+    """The other probes of the trial are measured, on the same trained model."""
+    results = run(["lstm:hidden=8"], tmp_path / "run", probes=[plugin_file(source) + ":p", "accuracy"])
+    assert statuses(results) == ["failed", "ok"]
+    assert results.records[0].error is not None
+    assert said in results.records[0].error.message
+
+
+def test_a_failed_cell_is_tried_again(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """What failed for want of a file or memory can be run again by the same command; what is ok stays."""
+    flag = tmp_path / "flag"
+    source = f"""
+    from pathlib import Path
+    from harness import Scalar
+    def p(subject):
+        Path({str(flag)!r}).read_text()
+        yield Scalar(name="a", unit="", value=1)
+    """
+    probe = plugin_file(source) + ":p"
+    first = run(["lstm:hidden=8"], tmp_path / "run", probes=[probe, "accuracy"])
+    flag.write_text("there")
+    second = run(["lstm:hidden=8"], tmp_path / "run", probes=[probe, "accuracy"])
+    assert (statuses(first), statuses(second)) == (["failed", "ok"], ["ok", "ok"])
+    assert first.records[1] == second.records[1]
+
+
+def test_what_cannot_be_asked_is_skipped_without_training(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """A need that is not met, or a reason the probe itself gives: `skipped`, with the reason."""
+    needs = "def p(subject): ...\np.needs = ('roles',)"
+    says = "from harness import Skip\ndef q(subject):\n    raise Skip('no gates')"
+    probes = [plugin_file(needs, "a.py") + ":p", plugin_file(says, "b.py") + ":q"]
+    results = run(["lstm:hidden=8"], tmp_path / "run", probes=probes)
+    assert statuses(results) == ["skipped", "skipped"]
+    assert [r.reason for r in results] == ["the task names no token roles", "no gates"]
+    only = run(["lstm:hidden=8"], tmp_path / "only", probes=probes[:1])
+    assert only.records[0].trained is None
+    assert not list((tmp_path / "only" / "checkpoints").iterdir())
+
+
+def test_a_task_with_vectors_skips_models_of_tokens(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """An interface that does not fit is no failure of either side; a model that accepts vectors is measured."""
+    task = """
+    import torch
+    from harness import Batch, Condition, Interface, Metric, Task
+
+    class Sum(Task):
+        interface = Interface(2, 1, input="vectors", output="numbers")
+        metrics = {"error": Metric("", higher_is_better=False)}
+        def train(self, batch_size, generator):
+            while True:
+                yield self.evaluate(None, batch_size, generator)
+        def conditions(self):
+            return [Condition(3, inside=True)]
+        def evaluate(self, condition, examples, generator):
+            x = torch.rand(examples, 3, 2, generator=generator)
+            return Batch(x, x.sum(-1, keepdim=True), torch.ones(examples, 3, dtype=torch.bool))
+        def loss(self, outputs, batch):
+            return (outputs - batch.targets).square().mean()
+        def score(self, outputs, batch):
+            return {"error": (outputs - batch.targets).square().mean((1, 2))}
+    """
+    model = """
+    from torch import nn
+    from harness import Interface
+    class M(nn.Linear):
+        accepts = ("vectors",)
+        def __init__(self, interface: Interface) -> None:
+            super().__init__(interface.input_size, interface.output_size)
+    """
+    models = ["lstm", plugin_file(model, "m.py") + ":M"]
+    tasks = [plugin_file(task, "t.py") + ":Sum"]
+    results = run(models, tmp_path / "run", tasks=tasks, probes=["accuracy", "grad_reach"])
+    assert {r.reason for r in results.filter(model="lstm")} == {"the task gives vectors, the model accepts tokens"}
+    assert set(statuses(results.filter(model=models[1]))) == {"ok"}
+
+
+def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """As when memory runs out: its cells are failed and say so, the others are ok."""
+    path = plugin_file(MODEL.format(construct="pass", forward="import os; os._exit(9)"))
+    results = run([f"{path}:M", "lstm:hidden=8", "lstm:hidden=4"], tmp_path / "run", jobs=2)
+    assert statuses(results) == ["failed", "ok", "ok"]
+    assert results.records[0].error is not None
+    assert "worker process died" in results.records[0].error.message
+
+
+SCRIPT = """
+import harness
+harness.run(["lstm:hidden=8"], tasks=[{task!r}], probes=["accuracy", "grad_reach"], seeds=6, out={out!r},
+            examples=64, training={{"steps": 60, "batch_size": 16}})
+"""
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    """SIGKILL in the middle: finished cells are not repeated, no record is lost, doubled or torn."""
+    out = tmp_path / "run"
+    script = SCRIPT.format(task=SHORT, out=str(out))
+    process = subprocess.Popen([sys.executable, "-c", script])
+    deadline = time.monotonic() + 120
+    while len(list(out.glob("records/*.json"))) < 4 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {record.id: record for record in RunDirectory(out).read_records()}
+    assert 4 <= len(before) < 18, "the run was to be killed in the middle"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    after = {record.id: record for record in RunDirectory(out).read_records()}
+    assert len(after) == 18
+    assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
+
+
+def test_events_reach_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracking service can be a plugin: it hears of trials, and of records that are on disk."""
+    from harness.registry import default_registry
+
+    heard: list[str] = []
+
+    class Logger:
+        @harness.hookimpl
+        def harness_trial_started(self, trial: Any) -> None:
+            heard.append(f"trial {trial.seed}")
+
+        @harness.hookimpl
+        def harness_record_written(self, record: Record) -> None:
+            assert (tmp_path / "records" / f"{record.id}.json").exists()
+            heard.append(record.status)
+
+    manager = default_registry().manager
+    plugin = Logger()
+    manager.register(plugin)
+    try:
+        run(["lstm:hidden=8"], tmp_path)
+    finally:
+        manager.unregister(plugin)
+    assert heard == ["trial 0", "ok"]
+
+
+def test_results_filter_and_become_rows(tmp_path: Path) -> None:
+    """As a library: results are records that can be narrowed down and turned into a data frame's rows."""
+    results = run(["lstm:hidden=8", "lstm:hidden=4"], tmp_path, probes=["accuracy"])
+    assert len(results.filter(model="lstm")) == 2
+    assert [r.model.arguments["hidden"] for r in results.filter(model="lstm:hidden=4")] == [4]
+    row = next(row for row in results.rows() if row["measurement"] == "accuracy")
+    assert (row["model"], row["seed"], row["x"]) == ("lstm:hidden=8", 0, 1)
+    assert "lstm:hidden=8" in str(results)

@@ -1,0 +1,186 @@
+"""Statistics against answers computed by hand."""
+
+import math
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from record_factory import record
+
+from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, summarise
+
+NAN = math.nan
+
+
+def test_a_summary_counts_nan_and_leaves_it_out() -> None:
+    """The median of 1, 3 and infinity is 3; NaN is counted beside it."""
+    summary = summarise([3.0, NAN, 1.0, math.inf])
+    assert (summary.n, summary.nan, summary.median) == (3, 1, 3.0)
+    assert (summary.minimum, summary.maximum) == (1.0, math.inf)
+
+
+def test_worst_and_best_depend_on_the_direction() -> None:
+    """The worst accuracy is the smallest, the worst loss the largest."""
+    summary = summarise([0.2, 0.9, 0.5])
+    assert (summary.worst(), summary.best()) == (0.2, 0.9)
+    assert (summary.worst(higher_is_better=False), summary.best(higher_is_better=False)) == (0.9, 0.2)
+
+
+@pytest.mark.parametrize("values", [[], [NAN, NAN]])
+def test_a_summary_of_nothing_is_nan(values: list[float]) -> None:
+    """No number, no median: never 0."""
+    summary = summarise(values)
+    assert summary.n == 0
+    assert summary.nan == len(values)
+    assert math.isnan(summary.median)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1))
+def test_the_median_lies_in_the_range(values: list[float]) -> None:
+    """And the order of seeds does not matter."""
+    summary = summarise(values)
+    assert summary.minimum <= summary.median <= summary.maximum
+    assert summary.median == median(values)
+    assert summary == summarise(reversed(values))
+
+
+def test_coverage_of_the_range() -> None:
+    """3 seeds miss the median only if all fall on one side: 1 - 2/8."""
+    assert [coverage(n) for n in (0, 1, 2, 3, 5)] == [0.0, 0.0, 0.5, 0.75, 0.9375]
+
+
+def test_the_newest_record_of_a_cell_is_kept() -> None:
+    """A cell that was measured again counts once."""
+    old, new, other = record(minutes=0), record(minutes=9), record(seed=1)
+    assert current([old, new, other]) == ([new, other], 1)
+
+
+def test_superseded_sources_are_not_seeds() -> None:
+    """When seed 0 was measured anew with changed code, seeds 1 and 2 of the old code do not count beside it."""
+    old = [record(seed=seed, digest="old") for seed in range(3)]
+    new = record(seed=0, digest="new", minutes=1)
+    assert current([*old, new]) == ([new], 3)
+
+
+def test_other_settings_are_kept_apart() -> None:
+    """Training and evaluation examples make different cells, not newer ones."""
+    records = [record(), record(training={"lr": 0.1}, minutes=1), record(examples=64, minutes=2)]
+    assert current(records) == (records, 0)
+
+
+INSIDE = [True] * 5
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "inside", "expected"),
+    [
+        ([1.0, 1.0, 1.0, 1.0, 0.99], INSIDE, "learned"),
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [True, True, True, False, False], "learned"),
+        ([1.0, 1.0, 1.0, 0.9, 0.3], [True, True, True, False, False], "does not extrapolate"),
+        ([0.4, 0.98, 1.0, 1.0, 1.0], [False, False, False, True, True], "does not extrapolate"),
+        ([0.49, 0.27, 0.25, 0.22, 0.24], INSIDE, "never learned"),
+        ([0.23, 0.22, 0.23, 0.22, 0.22], INSIDE, "never learned"),
+        ([0.11, 0.14, 0.12, 0.13, 0.12], [False, False, False, True, True], "never learned"),
+        ([1.0, 0.9, 0.6, 0.3, 0.13], INSIDE, "forgets with distance"),
+        ([1.0, 0.15, 0.13, 0.12, 0.13], INSIDE, "forgets with distance"),
+        ([1.0, 1.0, 0.9, 0.3, 0.2], [True, True, True, True, False], "forgets with distance"),
+        ([0.6, 0.6, 0.6, 0.6, 0.6], INSIDE, "partly learned"),
+        ([0.2, 0.3, 0.9, 0.9, 0.9], INSIDE, "partly learned"),
+        ([1.0, NAN, 1.0, 1.0, NAN], INSIDE, "learned"),
+        ([NAN] * 5, INSIDE, "undecided"),
+        ([1.0] * 5, [False] * 5, "undecided"),
+        ([1.0] * 5, None, "learned"),
+    ],
+)
+def test_diagnosis(accuracies: list[float], inside: list[bool] | None, expected: str) -> None:
+    """One of eight keys: chance is 1/8. The flat curve that is slightly better at its start never learned."""
+    assert diagnose(accuracies, inside, 1 / 8) == expected
+
+
+def test_a_diagnosis_is_relative_to_chance() -> None:
+    """Accuracy 0.6 is little skill for a choice of two; 0.95 is exactly enough; below chance is failure."""
+    assert diagnose([0.6] * 4, None, 0.5) == "never learned"
+    assert diagnose([0.6] * 4, None, 1 / 8) == "partly learned"
+    assert diagnose([0.95] * 4, None, 0.5) == "learned"
+    assert diagnose([0.3, 0.2, 0.3], None, 0.5) == "never learned"
+
+
+X = [1.0, 10.0, 20.0, 50.0, 100.0]
+
+
+def test_an_exponential_is_recognised() -> None:
+    """0.48 per step, as an Elman network at initialisation."""
+    fit = fit_decay(X, [3 * 0.48**x for x in X])
+    assert fit.verdict == "exponential"
+    assert fit.factor == pytest.approx(0.48)
+    assert fit.residual_exponential == pytest.approx(0, abs=1e-9)
+    assert fit.residual_polynomial > 1
+
+
+def test_one_over_distance_is_polynomial() -> None:
+    """Near-uniform attention weighs the cue 1/(d+2): an exponent a little below 1."""
+    fit = fit_decay(X, [1 / (x + 2) for x in X])
+    assert fit.verdict == "polynomial"
+    assert 0.75 < fit.exponent < 1
+    assert fit_decay(X, [5 / x**2 for x in X]).exponent == pytest.approx(2)
+
+
+def test_least_squares_by_hand() -> None:
+    """Through log y = 0, 1, 1, 2 at x = 0..3 (shifted by 1): slope 0.6, residuals -0.1, 0.3, -0.3, 0.1."""
+    fit = fit_decay([1, 2, 3, 4], [math.exp(v) for v in (0, 1, 1, 2)])
+    assert math.log(fit.factor) == pytest.approx(0.6)
+    assert fit.residual_exponential == pytest.approx(math.sqrt(0.2 / 4))
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([1.0, 0.8, 0.9, 0.7, 0.6], "flat"),
+        ([1.0, 0.5, 0.2, NAN, 0.0], "undecided"),
+        ([1.0, 1e-6, 0.9, 1e-5, 1.0], "undecided"),
+        ([1.0, 2.0**9, 2.0**19, 2.0**49, 2.0**99], "exponential"),
+        ([], "undecided"),
+        ([0.0] * 5, "undecided"),
+    ],
+)
+def test_decay_verdicts(y: list[float], expected: str) -> None:
+    """Flat before anything else, undecided with three usable points or a poor fit, growth counts too."""
+    assert fit_decay(X[: len(y)], y).verdict == expected
+
+
+def test_zeros_are_left_out_of_a_fit() -> None:
+    """A gradient that underflows to 0 does not bend the line, and x = 0 has no logarithm."""
+    fit = fit_decay([0, *X], [9.0, *(0.5**x for x in X[:-1]), 0.0])
+    assert (fit.points, fit.verdict) == (4, "exponential")
+    assert fit.factor == pytest.approx(0.5)
+
+
+@given(st.floats(0.05, 0.9), st.floats(1e-6, 1e6))
+def test_the_factor_does_not_depend_on_the_scale(factor: float, scale: float) -> None:
+    """Any unit of the gradient gives the same factor and the same words."""
+    fit = fit_decay([1, 2, 5, 10, 20], [scale * factor**x for x in (1, 2, 5, 10, 20)])
+    assert fit.factor == pytest.approx(factor, rel=1e-6)
+    assert fit.verdict == "exponential"
+
+
+def test_falls_below_interpolates_on_the_logarithm() -> None:
+    """From 1 at 0 to 1/10000 at 4, 1/100 is reached half-way."""
+    assert falls_below([0, 4], [1.0, 1e-4], 0.01) == pytest.approx(2)
+    assert falls_below([0, 1, 2], [8.0, 4.0, 2.0], 0.3) == pytest.approx(1 + math.log2(1 / 0.6))
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        ([1.0, 0.5, 0.2], math.inf),
+        ([1.0, 0.5, 0.0], 2.0),
+        ([1.0, NAN, 0.0], 2.0),
+        ([1.0, 0.1, 0.1], math.inf),
+        ([0.0, 1.0, 1.0], NAN),
+        ([NAN, NAN, NAN], NAN),
+    ],
+)
+def test_falls_below_at_the_edges(y: list[float], expected: float) -> None:
+    """Never, at once to 0, across a gap, exactly at the share (not below it), and without a first value."""
+    assert falls_below([0, 1, 2], y, 0.1) == pytest.approx(expected, nan_ok=True)

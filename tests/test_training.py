@@ -1,0 +1,148 @@
+"""The one loop: what it promises to every task and model."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from harness_plugins.models.lstm import LSTM
+from harness_plugins.tasks.recall import Recall
+from torch import Tensor, nn
+
+from harness.contracts import Batch, Interface, Metric, Task, seeded
+from harness.errors import DivergedError, PluginError
+from harness.schema import Training
+from harness.training import Outcome, total_steps, train
+
+CPU = torch.device("cpu")
+
+
+class Line(Task):
+    """Fit y = 2 x: a task whose best parameters are known; a finite set of 8 points."""
+
+    interface = Interface(1, 1, input="vectors", output="numbers")
+    metrics: Mapping[str, Metric] = {"loss": Metric("", higher_is_better=False)}
+    examples = 8
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            x = torch.randn(batch_size, 1, 1, generator=generator)
+            yield Batch(x, 2 * x, torch.ones(batch_size, 1, dtype=torch.bool))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs - batch.targets).square().mean()
+
+
+def fit(training: dict[str, Any], seed: int = 0, model: nn.Module | None = None, task: Task | None = None) -> Outcome:
+    torch.manual_seed(0)
+    return train(model or nn.Linear(1, 1), task or Line(), Training.model_validate(training), seed, CPU)
+
+
+def test_it_learns() -> None:
+    """A line is fitted; the learning curve falls and ends where the outcome says."""
+    model = nn.Linear(1, 1)
+    outcome = fit({"steps": 300, "lr": 0.05, "validate_every": 50}, model=model)
+    assert model.weight.item() == pytest.approx(2, abs=0.05)
+    assert [point["step"] for point in outcome.learning_curve] == [50, 100, 150, 200, 250, 300]
+    losses = [point["validation_loss"] for point in outcome.learning_curve]
+    assert losses[-1] < losses[0] / 100
+    assert outcome.trained.validation_loss == outcome.learning_curve[-1]["validation_loss"]
+    assert (outcome.trained.steps, outcome.trained.stopped) == (300, "budget")
+
+
+def test_the_seed_decides() -> None:
+    """The same seed gives the same numbers, bit for bit; another one gives others; the global state is not asked."""
+    losses = []
+    for seed, noise in ((1, 0), (1, 99), (2, 0)):
+        torch.manual_seed(3)
+        model = LSTM(18, hidden=8)
+        torch.manual_seed(noise)
+        training = Training(steps=10, validate_every=5)
+        losses.append(train(model, Recall(train_max=5), training, seed, CPU).trained.loss)
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_warm_up_rises_linearly_and_stays() -> None:
+    """The first step of a warm-up over n steps has 1/n of the learning rate: with SGD-like Adam steps, 1/n of the way."""
+    moved = []
+    for warmup in (0, 10):
+        torch.manual_seed(0)
+        model = nn.Linear(1, 1)
+        before = model.weight.item()
+        train(model, Line(), Training(steps=1, warmup=warmup, lr=0.1), 0, CPU)
+        moved.append(abs(model.weight.item() - before))
+    assert moved[1] == pytest.approx(moved[0] / 10, rel=1e-3)
+
+
+def test_clipping_bounds_the_gradient() -> None:
+    """The optimiser never sees a gradient longer than `clip`."""
+    seen = []
+    model = nn.Linear(1, 1)
+    model.weight.data.fill_(1000.0)
+    original = torch.optim.AdamW.step
+
+    def spy(self: Any, *args: Any) -> Any:
+        seen.append(sum(p.grad.square().sum().item() for p in model.parameters() if p.grad is not None) ** 0.5)
+        return original(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim.AdamW, "step", spy)
+        fit({"steps": 3, "clip": 0.5}, model=model)
+        fit({"steps": 3, "clip": None}, model=model)
+    assert seen[:3] == pytest.approx([0.5] * 3, rel=1e-3)
+    assert min(seen[3:]) > 100
+
+
+def test_divergence_is_found_at_its_step() -> None:
+    """A loss that is not finite ends training, and the message says at which step, also between two looks."""
+
+    class Explodes(Line):
+        calls = 0
+
+        def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+            self.calls += 1
+            return super().loss(outputs, batch) * (float("nan") if self.calls == 7 else 1.0)
+
+    with pytest.raises(DivergedError, match="became nan at step 7;"):
+        fit({"steps": 20, "validate_every": 10}, task=Explodes())
+
+
+def test_early_stop_keeps_the_best_parameters() -> None:
+    """With patience, training ends when the validation loss no longer falls, at the best model, not the last one."""
+
+    class Worsens(Line):
+        """Trains towards y = 2 x and validates against what the first look saw."""
+
+        def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+            if torch.is_grad_enabled():
+                return super().loss(outputs, batch)
+            return outputs.square().mean()  # best when nothing is learned
+
+    model = nn.Linear(1, 1)
+    model.weight.data.zero_()
+    model.bias.data.zero_()
+    outcome = fit({"steps": 500, "lr": 0.05, "validate_every": 10, "patience": 3}, model=model, task=Worsens())
+    assert (outcome.trained.stopped, outcome.trained.steps) == ("early stop", 40)
+    first = outcome.learning_curve[0]["validation_loss"]
+    assert outcome.trained.validation_loss == first
+    assert model.weight.item() ** 2 < outcome.learning_curve[-1]["validation_loss"]
+
+
+def test_epochs_count_examples() -> None:
+    """8 examples, 2 epochs, batches of 3: ceil(16 / 3) steps; an endless stream has no epochs."""
+    assert total_steps(Training(steps=None, epochs=2, batch_size=3), Line()) == 6
+    with pytest.raises(PluginError, match="endless"):
+        total_steps(Training(steps=None, epochs=2), Recall())
+
+
+def test_a_model_without_parameters_cannot_be_trained() -> None:
+    """Said in our words, not in the optimiser's."""
+    with pytest.raises(PluginError, match="no parameters to train"):
+        fit({"steps": 1}, model=nn.Identity())
+
+
+def test_streams_are_apart() -> None:
+    """Training, validation and test data come from different generators, and from nothing but their names."""
+    states = {name: seeded(name, 0).get_state().sum().item() for name in ("train", "validation", "test")}
+    assert len(set(states.values())) == 3
+    assert torch.equal(seeded("train", 0).get_state(), seeded("train", 0).get_state())
