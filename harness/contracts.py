@@ -181,6 +181,18 @@ class Task:
         """Metrics of a whole condition from the numbers per example: their means, unless overridden."""
         return {name: scores[name].double().mean().item() for name in self.metrics}
 
+    def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
+        """For each example another one of the batch whose right answer differs, drawn at random: the one to swap cues
+        with. The answer is the target at the query, unless overridden.
+
+        Raises:
+            Skip: an example has no such partner.
+        """
+        if batch.query is None:
+            raise Skip("the task marks no query, so that answers cannot be compared")
+        answers = batch.targets[torch.arange(len(batch), device=batch.targets.device), batch.query]
+        return different(answers, generator)
+
     @property
     def headline(self) -> str:
         """The name of the score that tables show first."""
@@ -271,6 +283,18 @@ class Subject:
         if condition not in self._scores:
             self._scores[condition] = self.score(self.batch(condition))
         return self._scores[condition]
+
+
+def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+    """For each entry the index of another one with another value, drawn uniformly.
+
+    Raises:
+        Skip: all values are the same.
+    """
+    unlike = values[:, None] != values
+    if not unlike.any(1).all():
+        raise Skip("all examples have the same right answer, so that nothing can be swapped")
+    return unlike.double().cpu().multinomial(1, generator=generator).squeeze(1).to(values.device)
 
 
 def seeded(*names: object) -> torch.Generator:

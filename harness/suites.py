@@ -122,8 +122,8 @@ class Selection(Strict):
     at: float | str | list[float] | list[str] | None = None
     """For a curve: the x to read, a list of them, or `inside` / `beyond` the trained range; None for all.
     For a matrix: the column."""
-    row: str | None = None
-    """For a matrix: the row; None for all."""
+    row: str | list[str] | None = None
+    """For a matrix: the row, or a list of them; None for all."""
     relative_to: float | str | None = None
     """For a curve: divide by the value at this x."""
     reduce: Literal["min", "max", "mean", "range"] | None = None

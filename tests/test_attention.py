@@ -251,18 +251,19 @@ class TestObserve:
             observed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         assert observed.dtype == dtype
         assert seen.patterns[0].dtype == torch.float32
-        # One rounding at the end, no more: half a unit in the last place of the largest output.
-        assert largest(observed, exact) <= exact.abs().max() * torch.finfo(dtype).eps
+        # One rounding at the end, no more; float32's own error tips it over in rare cases.
+        assert (observed == exact.to(dtype)).double().mean() > 0.99
 
     def test_autocast(self):
         """Under autocast the output has autocast's type, as without the observer."""
         q, k, v = torch.randn(3, BATCH, HEADS, TIME, 16)
+        exact = F.scaled_dot_product_attention(*(each.bfloat16().double() for each in (q, k, v)))
         with torch.autocast("cpu", torch.bfloat16):
             plain = F.scaled_dot_product_attention(q, k, v)
             with observe():
                 observed = F.scaled_dot_product_attention(q, k, v)
         assert plain.dtype == observed.dtype == torch.bfloat16
-        assert largest(plain.float(), observed.float()) < 0.02
+        assert (observed == exact.bfloat16()).double().mean() > 0.99
 
     def test_gradients_flow_through(self, model):
         """Gradients under observation are the untouched model's, and reach the patterns."""
@@ -389,13 +390,19 @@ class TestComputation:
             call(q, q, q)
         assert len(seen.patterns) == 1
 
-    def test_rows_without_keys(self):
+    @pytest.mark.parametrize("how", ["cut", "bool", "float"])
+    def test_rows_without_keys(self, how):
         """A query that may attend to nothing gets exactly 0, in the output, the pattern and the gradient."""
         q, k, v = (torch.randn(1, 2, 4, 3, requires_grad=True) for _ in range(3))
         edges = torch.zeros(1, 4, 4, dtype=torch.bool)
         edges[0, 2] = True
-        with cut(edges), observe() as seen:
-            out = F.scaled_dot_product_attention(q, k, v)
+        if how == "cut":
+            with cut(edges), observe() as seen:
+                out = F.scaled_dot_product_attention(q, k, v)
+        else:
+            mask = ~edges[0] if how == "bool" else torch.zeros(4, 4).masked_fill(edges[0], -INF)
+            with observe() as seen:
+                out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         out.sum().backward()
         assert not out[0, :, 2].any()
         assert not seen.patterns[0][0, :, 2].any()
@@ -422,6 +429,7 @@ class TestCut:
         """The check sees the token when nothing is cut, and no effect, not even of rounding."""
         checked = self.check(model, torch.zeros(1, TIME, TIME, dtype=torch.bool))
         assert (checked.leak > 1e-3).all()
+        assert checked.before.tolist() == [0.0] * BATCH
         assert checked.effect.tolist() == [0.0] * BATCH
 
     @pytest.mark.parametrize("partial", [{"layer": 0}, {"layer": 1}, {"head": 2}, {"layer": 1, "head": 0}])
@@ -485,11 +493,14 @@ class TestCut:
         shape = (HEADS,) * LAYERS
         where = torch.cat([select(shape), select(shape, layer=1), select(shape, 0, 3), select(shape, head=1)])
         with torch.no_grad():
-            with cut(edges, where):
+            with cut(edges, where), observe() as seen:
                 together = model(tokens)
             for each in range(4):
                 with cut(edges[[each]], where[[each]]):
                     assert largest(model(tokens[[each]]), together[[each]]) < 1e-12
+        for layer, pattern in enumerate(seen.patterns):
+            removed = edges[:, None] & where[:, layer, :, None, None]
+            assert torch.equal(pattern == 0, removed | torch.ones(TIME, TIME, dtype=torch.bool).triu(1))
         assert all(largest(a, b) > 1e-6 for i, a in enumerate(together) for b in together[:i])
 
     def test_equals_a_float_mask(self):
@@ -526,8 +537,28 @@ class TestCut:
             with observe() as after:
                 model(tokens)
         for seen in (outer, middle, inner):
+            assert len(seen.patterns) == LAYERS
             assert all(map(torch.equal, seen.patterns, expected.patterns))
         assert not torch.equal(after.patterns[0], expected.patterns[0])
+
+    def test_a_context_ends_inside_another(self):
+        """What is closed sees and cuts no more, while what is around it goes on."""
+        model, tokens = Handwritten().eval(), tokens_of()
+        with torch.no_grad(), observe() as outer:
+            whole = model(tokens)
+            with observe() as inner, cut(edges_after(torch.tensor([1]), TIME)):
+                assert not torch.equal(model(tokens), whole)
+            assert torch.equal(model(tokens), whole)
+        assert len(inner.patterns) == LAYERS
+        assert len(outer.patterns) == 3 * LAYERS
+
+    def test_one_pattern_for_all_examples_can_be_cut_in_each(self):
+        """Queries and keys without examples of their own are spread over those of the values."""
+        q, v = torch.randn(1, 2, TIME, 3), torch.randn(BATCH, 2, TIME, 3)
+        edges = edges_after(self.position, TIME)
+        with cut(edges), observe() as seen:
+            F.scaled_dot_product_attention(q, q, v)
+        assert torch.equal(seen.patterns[0] == 0, edges[:, None].expand(-1, 2, -1, -1))
 
     def test_a_layer_that_is_left_out_may_have_any_shape(self):
         """Cross-attention stays whole when `where` chooses the other layers."""
@@ -605,14 +636,23 @@ class TestNothingIsReplaced:
         assert len(seen.patterns) == LAYERS  # and a later context starts afresh
 
     def test_other_threads(self):
-        """A thread beside the one that observes runs the fused kernel."""
-        q = torch.randn(1, 1, 3, 2)
-        layer = nn.MultiheadAttention(2, 1)
+        """A thread beside the one that observes runs the fused kernel, and sees its own calls if it asks."""
+        q, layer = torch.randn(1, 1, 3, 2), nn.MultiheadAttention(2, 1)
+        theirs = []
+
+        def beside():
+            scaled_dot_product_attention(q, q, q)
+            layer(q[0], q[0], q[0])
+            with observe() as seen:
+                scaled_dot_product_attention(q, q, q)
+            theirs.extend(seen.patterns)
+
         with observe() as seen:
-            thread = threading.Thread(target=lambda: (scaled_dot_product_attention(q, q, q), layer(q[0], q[0], q[0])))
+            thread = threading.Thread(target=beside)
             thread.start()
             thread.join()
         assert seen.patterns == []
+        assert len(theirs) == 1
 
     def test_dynamo_is_not_imported(self):
         """Observing costs no import of the compiler (seconds) where nothing has been compiled."""

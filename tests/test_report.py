@@ -246,7 +246,7 @@ def test_repeated_words_are_not_seeds() -> None:
     words = ["the", "cow", "the"]
     square = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]
     text = render([record(matrix(square, words, words), curve([0.7, 0.8, 0.9], words))])
-    assert lines(text, "the ") == [
+    assert lines(text.split("How to read")[0], "the ") == [
         "model the cow the",
         "head the cow the",
         "the 1.00 0 0",

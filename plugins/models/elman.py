@@ -28,7 +28,7 @@ class Elman(nn.Module):
             None leaves W_hh as drawn.
     """
 
-    training: ClassVar[dict[str, float]] = {"lr": 3e-3}  # type: ignore[assignment, misc]
+    recommended_training: ClassVar[dict[str, float]] = {"lr": 3e-3}
 
     def __init__(
         self,

@@ -153,7 +153,7 @@ class GPT(nn.Module):
         dropout: rate on embeddings, attention weights and residual branches while training.
     """
 
-    training: ClassVar[dict[str, float]] = {"lr": 1e-3}  # type: ignore[assignment, misc]
+    recommended_training: ClassVar[dict[str, float]] = {"lr": 1e-3}
 
     def __init__(
         self,

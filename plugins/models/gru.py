@@ -24,7 +24,7 @@ class GRU(nn.Module):
         layers: recurrent layers, each reading the states of the one below.
     """
 
-    training: ClassVar[dict[str, float]] = {"lr": 3e-3}  # type: ignore[assignment, misc]
+    recommended_training: ClassVar[dict[str, float]] = {"lr": 3e-3}
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class LSTM(nn.Module):
             depends on the whole input, padding included: not for tasks that predict the next token.
     """
 
-    training: ClassVar[dict[str, float]] = {"lr": 3e-3}  # type: ignore[assignment, misc]
+    recommended_training: ClassVar[dict[str, float]] = {"lr": 3e-3}
 
     def __init__(
         self,

@@ -17,3 +17,23 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "harness_plugins.probes.grad_reach:GradReach",
         "gradient at the query with respect to the cue, per distance",
     )
+    yield ProbeSpec(
+        "attention_to_subject",
+        "harness_plugins.probes.attention_to_subject:AttentionToSubject",
+        "share of attention from the query to the cue and to every role, per layer and head",
+    )
+    yield ProbeSpec(
+        "edge_cut",
+        "harness_plugins.probes.edge_cut:EdgeCut",
+        "score after attention to the cue or a role is cut, with proof of the cut and sham controls",
+    )
+    yield ProbeSpec(
+        "position_extrapolation",
+        "harness_plugins.probes.position_extrapolation:PositionExtrapolation",
+        "score at every length, inside and beyond the trained range, and where it ends",
+    )
+    yield ProbeSpec(
+        "input_swap",
+        "harness_plugins.probes.input_swap:input_swap",
+        "does the answer follow when the cue, or the distractors, are swapped in the input",
+    )

@@ -12,3 +12,8 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "harness_plugins.suites:recall.toml",
         "long-range recall: who learns it from which distances, who extrapolates, and what gradient has to do with it",
     )
+    yield SuiteSpec(
+        "agreement",
+        "harness_plugins.suites:agreement.toml",
+        "subject-verb agreement across distractors: perplexity, positions, attention to the subject, and cutting it",
+    )

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task
+from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different
 from harness.errors import did_you_mean
 
 PAD, BOS, THE = (WORDS.index(word) for word in ("<pad>", "<s>", "the"))
@@ -67,7 +67,7 @@ class FarmAgreement(Task):
 
     axis = "k (distractors)"
     roles = ROLES
-    training: ClassVar[Mapping[str, Any]] = {
+    recommended_training: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
         "epochs": 5,
         "steps": None,
@@ -193,6 +193,12 @@ class FarmAgreement(Task):
             "perplexity": loss.exp().item() if whole else math.nan,
         }
         return {name: summary[name] for name in self.metrics}
+
+    def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
+        """For each example another one whose subject has the other number."""
+        if batch.extra is None:
+            raise ValueError("farm_agreement pairs the batches it makes; got one without `extra`")
+        return different(batch.extra["number"], generator)
 
     def _divergence(
         self, log_probs: Float[Tensor, "batch time vocab"], tokens: Int[Tensor, "batch time"]

@@ -1,0 +1,44 @@
+"""What several probes ask of a task's conditions."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from harness import Batch, Condition, Task
+
+
+def first_group(task: Task) -> list[Condition]:
+    """The conditions of the task's first series, which is its main one."""
+    conditions = task.conditions()
+    return [condition for condition in conditions if condition.group == conditions[0].group]
+
+
+def reference(conditions: Sequence[Condition]) -> Condition:
+    """The farthest condition that training covered; the nearest one if it covered none."""
+    inside = [condition for condition in conditions if condition.inside]
+    return max(inside, key=lambda condition: condition.x) if inside else conditions[0]
+
+
+def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+    """Cue and query positions of a batch that marks them (the need `cue`)."""
+    assert batch.cue is not None
+    assert batch.query is not None
+    return batch.cue, batch.query
+
+
+def roles_before(batch: Batch, roles: Sequence[str]) -> dict[str, Bool[Tensor, "batch time"]]:
+    """For each role that occurs up to the query, where it is; the query's own token counts."""
+    if batch.roles is None or not roles:
+        return {}
+    _, query = marked(batch)
+    positions = torch.arange(batch.tokens.shape[1], device=query.device)
+    visible = batch.mask & (positions <= query[:, None])
+    masks = {name: (batch.roles == index) & visible for index, name in enumerate(roles)}
+    return {name: mask for name, mask in masks.items() if mask.any()}
+
+
+def named_heads(shape: Sequence[int]) -> list[str]:
+    """Every head by name, counted from 1 as in the literature: `layer 1 head 2`."""
+    return [f"layer {layer} head {head}" for layer, heads in enumerate(shape, 1) for head in range(1, heads + 1)]
