@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.contracts import Batch, Condition, Interface, Metric, Skip, Subject, Task
     from harness.schema import Curve, Matrix, Scalar
 
-__version__ = metadata.version("sequence-harness")
+    __version__: str
 
 _LAZY = {
     "run": "harness.api",
@@ -43,6 +43,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":  # on demand, since reading it takes longer than all the rest
+        return metadata.version("sequence-harness")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'harness' has no attribute {name!r}")

@@ -182,13 +182,14 @@ def check_device(device: str) -> None:
     Raises:
         RequestError: no such device.
     """
-    import torch
-
     kind = device.partition(":")[0]
     if kind not in ("cpu", "cuda"):
         raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
+    if kind == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
 
 
 def default_jobs() -> int:

@@ -18,7 +18,7 @@ FORMATS = ("text", "markdown", "latex", "csv", "json")
 class HarnessGroup(click.Group):
     """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
 
-    order: ClassVar = ("run", "report", "list", "show", "schema")
+    order: ClassVar = ("run", "report", "list", "show", "bench", "schema")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
@@ -134,13 +134,22 @@ def run(
     context.exit(1 if any(record.status == "failed" for record in results) else 0)
 
 
+@main.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench"), show_default=True)
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions.")
+@click.pass_context
+def bench(context: click.Context, out: Path, seeds: int) -> None:
+    """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
+    context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
+
+
 def _print_plan(plan: Any, out: Path) -> None:
     for planned in plan.trials:
         trial = planned.trial
-        length = (
-            f"{trial.training.steps} steps" if trial.training.steps is not None else f"{trial.training.epochs:g} epochs"
-        )
-        what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {length}, lr {trial.training.lr:g}"
+        training = trial.training
+        length = f"{training.steps} steps" if training.steps is not None else f"{training.epochs:g} epochs"
+        how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
+        what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
         for cell in planned.cells:
             click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
@@ -174,16 +183,22 @@ def report(directory: Path, form: str) -> None:
 
 
 def _rendered(records: Any, suite: Any, form: Any) -> str:
-    import shutil
-
     from harness.registry import default_registry
     from harness.report import can_draw, render
 
-    width = max(80, min(shutil.get_terminal_size((100, 24)).columns, 140))
     records = list(records)
     given = default_registry().manager.hook.harness_report_sections(records=records)
     sections = [section for part in given for section in part]
-    return render(records, suite, form, width=width, ascii=not can_draw(sys.stdout.encoding), sections=sections)
+    return render(
+        records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
+    )
+
+
+def terminal_width() -> int:
+    """Columns to fill: the terminal's, within what reads well."""
+    import shutil
+
+    return max(80, min(shutil.get_terminal_size((100, 24)).columns, 140))
 
 
 @main.command("list")
@@ -198,14 +213,14 @@ def list_plugins(kind: str | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
         return
-    from tabulate import tabulate
-
+    formatter = click.HelpFormatter(width=terminal_width())
     for each in kinds:
-        table = [
-            (entry.spec.name, entry.spec.summary, f"{entry.origin.distribution} {entry.origin.version}")
-            for entry in registry.all(each.removesuffix("s"))
-        ]
-        click.echo(tabulate(table, headers=[each, "", "from"], tablefmt="plain", disable_numparse=True) + "\n")
+        with formatter.section(each):
+            formatter.write_dl(
+                (entry.spec.name, f"{entry.spec.summary} ({entry.origin.distribution} {entry.origin.version})")
+                for entry in registry.all(each.removesuffix("s"))
+            )
+    click.echo(formatter.getvalue())
     if registry.broken:
         click.echo("Broken plugins (they fail only what needs them):")
         for item in registry.broken:

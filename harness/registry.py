@@ -122,8 +122,7 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
     registry = Registry(manager)
     seen = set()
     for point in metadata.entry_points(group=GROUP) if entry_points is None else entry_points:
-        name, version = (point.dist.metadata["Name"], point.dist.version) if point.dist else ("", "")
-        origin = Origin(point.name, name, version)
+        origin = Origin(point.name, *_named(point.dist))
         if (origin, point.value) in seen:  # one distribution can be found twice on sys.path
             continue
         seen.add((origin, point.value))
@@ -136,6 +135,15 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
             continue
         _register(registry, module, origin)
     return registry
+
+
+@cache
+def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
+    """Name and version; reading them parses the distribution's metadata, so once is enough."""
+    if distribution is None:
+        return "", ""
+    content = distribution.metadata
+    return content["Name"], content["Version"]
 
 
 @cache

@@ -124,7 +124,7 @@ class PluginUse(Strict):
     target: str
     """Where the code is: `package.module:Name`."""
     digest: str
-    """Digest of the plugin's source files."""
+    """Digest of the plugin's source files, and of the files that its arguments name."""
 
 
 class ModelUse(PluginUse):
@@ -191,6 +191,8 @@ class Trial(Strict):
     seed: int = Field(ge=0)
     device: str = "cpu"
     """`cpu` or `cuda`; part of the id, since the numbers differ in the last digits."""
+    pretrained: bool = False
+    """Whether the model comes with its weights, so that nothing is trained."""
 
 
 class Cell(Strict):
@@ -265,14 +267,20 @@ class Record(Strict):
     training: Training
     trained: Trained | None = None
     """How training went; None at the initial stage and where nothing was trained."""
+    pretrained: bool = False
+    """Whether the model came with its weights and was measured as it is, not trained."""
     stage: Literal["initial", "trained"]
     """Whether the model was measured as constructed or after training."""
     seed: int
     examples: int = Field(ge=1)
     """Evaluation examples per condition."""
+    device: str = "cpu"
+    """`cpu` or `cuda`: numbers of different devices differ in their last digits and are kept apart."""
     measurements: list[Measurement] = []
     data: str = ""
     """Digest of the evaluation data: equal digests, equal sentences."""
+    notes: list[str] = []
+    """What the task says about its data, for example which items it cannot use and why."""
     timing: Timing
     provenance: Provenance
 

@@ -87,7 +87,13 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     newest_first = sorted(enumerate(records), key=lambda item: -item[1].provenance.finished.timestamp())
     for index, record in newest_first:
         plugins = (record.model, record.task, record.probe)
-        cell = (tuple((use.distribution, use.label) for use in plugins), record.stage, record.training, record.examples)
+        cell = (
+            tuple((use.distribution, use.label) for use in plugins),
+            record.stage,
+            record.training,
+            record.examples,
+            record.device,
+        )
         digests = tuple(use.digest for use in plugins)
         if sources.setdefault(cell, digests) == digests:
             kept.setdefault((cell, record.seed), index)
@@ -156,8 +162,8 @@ def fit_decay(x: Sequence[float], y: Sequence[float]) -> DecayFit:
 
     - `undecided`: fewer than 4 points.
     - `flat`: the largest y is less than twice the smallest.
-    - `exponential` / `polynomial`: that fit's residual is at most half of the other one's, and it explains at
-      least 90 % of the variance of log y.
+    - `exponential` / `polynomial`: that fit's residual is at most half of the other one's (so it explains at
+      least three quarters of the variance of log y).
     - `undecided`: everything else, for example a range too short to tell the two apart.
 
     A curve that grows gets the same words, with a factor above 1 and a negative exponent.
@@ -168,14 +174,11 @@ def fit_decay(x: Sequence[float], y: Sequence[float]) -> DecayFit:
     power, polynomial = _line([math.log(a) for a in xs], logs)
     verdict: Decay = "undecided"
     if len(usable) >= 4:
-        mean = math.fsum(logs) / len(logs)
-        spread = math.sqrt(math.fsum((value - mean) ** 2 for value in logs) / len(logs))
-        good = max(spread, 1e-12) * math.sqrt(1 - 0.9)
         if max(logs) - min(logs) < math.log(2):
             verdict = "flat"
-        elif exponential <= min(polynomial / 2, good):
+        elif exponential <= polynomial / 2:
             verdict = "exponential"
-        elif polynomial <= min(exponential / 2, good):
+        elif polynomial <= exponential / 2:
             verdict = "polynomial"
     return DecayFit(len(usable), math.exp(slope), -power, exponential, polynomial, verdict)
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -449,7 +450,8 @@ def test_loss_of_an_agreement_condition_is_about_the_verb() -> None:
 
 
 def test_a_batch_without_positions_is_refused() -> None:
-    """A batch that the task did not make is an error that says so, not a wrong score."""
-    batch = Batch(read("<s> the dog"), read("the dog sleeps"), torch.ones(1, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match="without `query`"):
-        FARM.score(torch.zeros(1, 3, 56), batch)
+    """A batch that lacks what the score needs is an error that says so, not a wrong score."""
+    whole = FARM.evaluate(CORPUS, 2, generator(15))
+    for batch in (replace(whole, query=None), replace(whole, extra=None)):
+        with pytest.raises(ValueError, match="without `query` or `extra`"):
+            FARM.score(torch.zeros(*batch.tokens.shape, 56), batch)

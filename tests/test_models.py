@@ -93,11 +93,15 @@ def test_every_spec_points_to_a_model_that_maps_tokens_to_logits() -> None:
         (lambda: Elman(56, biases=1), 11_640),
         (lambda: LSTM(56), 30_520),
         (lambda: GPT(56, heads=4, d_model=64), 111_360),
+        (lambda: GRU(18), 20_562),
+        (lambda: Elman(18, layers=2), 8_018 + 8_320),
+        (lambda: LSTM(18, layers=2), 26_834 + 4 * 8_320),
+        (lambda: GRU(18, layers=2), 20_562 + 3 * 8_320),
         (lambda: GPT(50_257, layers=12, heads=12, d_model=768, max_length=1024), 124_439_808),
     ],
 )
 def test_parameter_counts(model: Any, expected: int) -> None:
-    """Counts equal the published ones, GPT-2 small's among them; on the meta device, which needs no memory."""
+    """Counts equal the published ones, GPT-2 small's among them, and those of gates times 64 (64 + 64 + 2) a layer."""
     with torch.device("meta"):
         assert count(model()) == expected
 

@@ -86,6 +86,7 @@ INSIDE = [True] * 5
         ([1.0, 0.15, 0.13, 0.12, 0.13], INSIDE, "forgets with distance"),
         ([1.0, 1.0, 0.9, 0.3, 0.2], [True, True, True, True, False], "forgets with distance"),
         ([0.6, 0.6, 0.6, 0.6, 0.6], INSIDE, "partly learned"),
+        ([0.62, 0.6, 0.6, 0.58, 0.56], INSIDE, "partly learned"),
         ([0.2, 0.3, 0.9, 0.9, 0.9], INSIDE, "partly learned"),
         ([1.0, NAN, 1.0, 1.0, NAN], INSIDE, "learned"),
         ([NAN] * 5, INSIDE, "undecided"),
@@ -147,6 +148,13 @@ def test_least_squares_by_hand() -> None:
 def test_decay_verdicts(y: list[float], expected: str) -> None:
     """Flat before anything else, undecided with three usable points or a poor fit, growth counts too."""
     assert fit_decay(X[: len(y)], y).verdict == expected
+
+
+@pytest.mark.parametrize(("bend", "expected"), [(0.2, "exponential"), (0.5, "undecided"), (0.8, "polynomial")])
+def test_what_lies_between_is_undecided(bend: float, expected: str) -> None:
+    """Half-way between the two shapes neither fits twice as well as the other."""
+    shape = [math.exp(-(1 - bend) * x / 8 - bend * 4 * math.log(x)) for x in X]
+    assert fit_decay(X, shape).verdict == expected
 
 
 def test_zeros_are_left_out_of_a_fit() -> None:

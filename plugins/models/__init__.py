@@ -27,3 +27,8 @@ def harness_models() -> Iterator[ModelSpec]:
         "harness_plugins.models.gpt:GPT",
         summary="decoder-only transformer with five kinds of position, pre- or post-norm (Radford et al., 2018)",
     )
+    yield ModelSpec(
+        "attention_forms",
+        "harness_plugins.models.attention_forms:AttentionForms",
+        summary="one attention written five ways, from nested loops to the fused kernel; for timing",
+    )

@@ -37,3 +37,9 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "harness_plugins.probes.input_swap:input_swap",
         "does the answer follow when the cue, or the distractors, are swapped in the input",
     )
+    yield ProbeSpec(
+        "speed", "harness_plugins.probes.speed:Speed", "time and peak memory against the length of the sequence"
+    )
+    yield ProbeSpec(
+        "thread_scaling", "harness_plugins.probes.speed:ThreadScaling", "how much faster more threads make a model"
+    )

@@ -89,7 +89,12 @@ class EdgeCut:
         batch, whole, found = self._batch(subject, farthest), untouched[farthest], outcomes[farthest]
         masks = {"cue": _cue(batch), **roles_before(batch, task.roles)}
         yield table(
-            "by_role", task, whole, {name: found[name] for name in (*masks, "sham") if name in found}, looks(whole, masks), "cut"
+            "by_role",
+            task,
+            whole,
+            {name: found[name] for name in (*masks, "sham") if name in found},
+            looks(whole, masks),
+            "cut",
         )
         names = {name: found[name] for name in found if name.startswith(("layer", "query"))}
         shares = head_shares(whole, masks["cue"], names)

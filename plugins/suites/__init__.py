@@ -17,3 +17,8 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "harness_plugins.suites:agreement.toml",
         "subject-verb agreement across distractors: perplexity, positions, attention to the subject, and cutting it",
     )
+    yield SuiteSpec(
+        "bench",
+        "harness_plugins.suites:bench.toml",
+        "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",
+    )

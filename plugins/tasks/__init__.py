@@ -12,4 +12,5 @@ def harness_tasks() -> Iterator[TaskSpec]:
         "harness_plugins.tasks.farm_agreement:FarmAgreement",
         "predict farm sentences; the verb agrees with its subject across k distractor nouns",
     )
+    yield TaskSpec("noise", "harness_plugins.tasks.noise:Noise", "random vectors, for timing; nothing to learn")
     yield TaskSpec("recall", "harness_plugins.tasks.recall:Recall", "name the key that stood d distractors ago")

@@ -1,0 +1,147 @@
+"""What the harness itself costs: start-up, planning, resuming, reporting, writing, and what worker processes gain."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench_tools import title
+
+BARE = "import click, pluggy, importlib.metadata"
+
+
+def _seconds(*command: str, rounds: int = 5) -> float:
+    shortest = float("inf")
+    for _ in range(rounds):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        shortest = min(shortest, time.perf_counter() - started)
+    return shortest
+
+
+@pytest.mark.parametrize("words", ["--help", "list"])
+def test_start_up(benchmark: Any, words: str) -> None:
+    """Against importing click, pluggy and importlib.metadata."""
+    benchmark.group = "start-up"
+    command = [str(Path(sys.executable).parent / "harness"), words]
+    benchmark.pedantic(_seconds, args=command, kwargs={"rounds": 1}, rounds=5)
+    title(
+        benchmark, f"harness {words}: {_seconds(*command) / _seconds(sys.executable, '-c', BARE):.2f}x the bare imports"
+    )
+
+
+def _plan(cells: int) -> Any:
+    from harness import api
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+
+    models = [f"lstm:hidden={n}" for n in range(1, 11)]
+    probes = [f"grad_reach:examples={n}" for n in range(1, 6)]
+    seeds = cells // (len(models) * len(probes) * 2)
+    return make_plan(api.build_suite(models, ["recall"], probes, seeds=seeds), default_registry())
+
+
+def test_planning(benchmark: Any) -> None:
+    """10,000 cells crossed, resolved and identified."""
+    benchmark.group = "the harness"
+    plan = benchmark.pedantic(_plan, args=[10_000], rounds=3)
+    assert len(plan.cells) == 10_000
+    title(benchmark, "plan 10,000 cells")
+
+
+def _records(plan: Any) -> Iterator[Any]:
+    """Records as a run of the plan would leave them, with two curves and two scalars each."""
+    from harness.schema import Curve, ModelUse, Provenance, Record, Scalar, Timing
+
+    x = [1.0, 10.0, 20.0, 50.0, 100.0]
+    measurements = [
+        Curve(name=name, unit="", x=x, y=x, x_label="d", y_label=name, headline=True) for name in ("accuracy", "loss")
+    ] + [Scalar(name=name, unit="", value=0.5, headline=True) for name in ("worst", "best")]
+    provenance = Provenance(
+        harness="0", python="3", torch="2", platform="", device="", threads=1, finished=datetime.now(UTC)
+    )
+    for cell in plan.cells:
+        trial = cell.trial
+        yield Record(
+            id=cell.id,
+            trial=trial.id,
+            status="ok",
+            model=ModelUse(**trial.model.model_dump(), parameters=1),
+            task=trial.task,
+            probe=cell.probe,
+            training=trial.training,
+            stage=cell.stage,
+            seed=trial.seed,
+            examples=cell.examples,
+            measurements=measurements,
+            timing=Timing(probe=0.0),
+            provenance=provenance,
+        )
+
+
+def _written(folder: Path, cells: int) -> Any:
+    from harness.store import RunDirectory
+
+    plan = _plan(cells)
+    store = RunDirectory(folder)
+    store.create()
+    store.write_suite(plan.suite)
+    for record in _records(plan):
+        (store.records / f"{record.id}.json").write_text(record.model_dump_json(indent=1))
+    return plan
+
+
+def test_resuming(benchmark: Any, tmp_path: Path) -> None:
+    """A finished run of 1,000 cells, planned and found finished; torch's own import comes on top."""
+    from harness import api
+
+    plan = _written(tmp_path, 1_000)
+    benchmark.group = "the harness"
+    results = benchmark.pedantic(lambda: api.execute(_plan(1_000), tmp_path), rounds=3)
+    assert len(results) == len(plan.cells)
+    title(benchmark, "resume a finished run of 1,000 cells")
+
+
+def test_reporting(benchmark: Any, tmp_path: Path) -> None:
+    """10,000 records read and shown, in a process of its own, whose peak memory is in the name."""
+    _written(tmp_path, 10_000)
+    code = (
+        "import resource, sys; from harness.cli import main; main(sys.argv[1:], standalone_mode=False); "
+        "sys.stderr.write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))"
+    )
+    command = [sys.executable, "-c", code, "report", str(tmp_path)]
+    benchmark.group = "the harness"
+    done = benchmark.pedantic(lambda: subprocess.run(command, check=True, capture_output=True, text=True), rounds=1)
+    title(benchmark, f"report 10,000 records, peak {int(done.stderr) / 1024:.0f} MiB")
+
+
+def test_writing(benchmark: Any, tmp_path: Path) -> None:
+    """One record, flushed to disk and renamed."""
+    from harness.store import RunDirectory
+
+    store = RunDirectory(tmp_path)
+    store.create()
+    record = next(_records(_plan(100)))
+    benchmark.group = "the harness"
+    benchmark(store.write_record, record)
+    title(benchmark, "write one record")
+
+
+def test_jobs(benchmark: Any, tmp_path: Path) -> None:
+    """Eight trials of an LSTM with one worker process and with one per core."""
+    from harness.api import default_jobs
+
+    def run(jobs: int, out: Path) -> float:
+        request = ["--model", "lstm", "--task", "recall:train_max=100", "--seeds", "8", "--training", "steps=300"]
+        command = [str(Path(sys.executable).parent / "harness"), "run", *request, "--fresh"]
+        return _seconds(*command, "--jobs", str(jobs), "--out", str(out), rounds=1)
+
+    cores = default_jobs()
+    benchmark.group = "jobs, 8 trials"
+    alone = run(1, tmp_path / "alone")
+    together = benchmark.pedantic(run, args=[cores, tmp_path / "together"], rounds=1)
+    title(benchmark, f"--jobs {cores}: {alone / together:.2f}x as fast as --jobs 1")

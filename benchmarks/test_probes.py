@@ -1,0 +1,50 @@
+"""What probes cost, in forward passes over the same examples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bench_tools import ratio_of, title
+
+PROBES = ["accuracy", "grad_reach", "attention_to_subject", "edge_cut", "position_extrapolation", "input_swap"]
+EXAMPLES = 256
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
+    """A GPT (2 layers, 4 heads, width 64) on farm agreement; one unit is a forward pass over all conditions' examples."""
+    import torch
+
+    from harness.contracts import Subject
+
+    task = built("task", "farm_agreement")
+    model = built("model", "gpt:heads=4,d_model=64", vocab_size=56).eval()
+    code = built("probe", f"{probe}:examples={EXAMPLES}") if probe in ("grad_reach", "edge_cut") else None
+    batches: dict[Any, Any] = {}
+
+    def subject() -> Any:
+        fresh = Subject(
+            model, task, stage="initial", seed=0, device=torch.device("cpu"), examples=EXAMPLES, batches=batches
+        )
+        fresh.generator.manual_seed(0)
+        return fresh
+
+    def measure() -> None:
+        if code is not None:
+            list(code(subject()))
+        elif probe in ("accuracy", "input_swap"):
+            list(built("probe", probe, subject=subject()))
+        else:
+            list(built("probe", probe)(subject()))
+
+    def forward() -> None:
+        looking = subject()
+        for condition in task.conditions():
+            for piece in looking.chunks(looking.batch(condition)):
+                looking.forward(piece)
+
+    forward()  # makes the data
+    benchmark.group = "probes, gpt on farm_agreement, 256 examples of each of 26 conditions"
+    ratio = ratio_of(measure, forward, rounds=3)
+    benchmark.pedantic(measure, rounds=3)
+    title(benchmark, f"{probe}: {ratio:.1f} forwards")

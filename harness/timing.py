@@ -1,0 +1,163 @@
+"""How long a model takes and how much memory, measured in a process of its own with a fixed number of threads.
+
+Run as `python -m harness.timing` with an `Order` as JSON on standard input; it prints a `Timings` as JSON.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from harness.schema import Strict, Trial
+
+
+class Order(Strict):
+    """What to time."""
+
+    trial: Trial
+    """The model, built as constructed; the task says what goes in."""
+    lengths: list[int]
+    """Sequence lengths in tokens, ascending."""
+    batch: int
+    """Sequences at once."""
+    threads: int
+    """torch threads."""
+    backward: bool
+    """Whether to time forward and backward together, too."""
+    budget: float
+    """Seconds for each length and direction. A length that would take more for one run is left out."""
+
+
+class Timings(Strict):
+    """Shortest times and largest memory; NaN where a length was left out or the model cannot take it."""
+
+    forward: list[float]
+    """Seconds of a forward pass without gradients, per length."""
+    both: list[float]
+    """Seconds of a forward and a backward pass, per length."""
+    forward_bytes: list[float]
+    """Peak memory of a forward pass beyond what was in use before it (Linux only)."""
+    limit: str | None = None
+    """Why the longest lengths have no times, if the model refused them."""
+
+
+def run_order(order: Order) -> Timings:
+    """Time in a new process, so that the thread count is set before torch starts and memory is the model's own.
+
+    Raises:
+        RuntimeError: the process failed; its last lines of output.
+    """
+    threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.timing"],
+        input=order.model_dump_json(),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **threads},
+    )
+    if done.returncode:
+        raise RuntimeError("the timing process failed: " + "\n".join(done.stderr.strip().splitlines()[-3:]))
+    return Timings.model_validate_json(done.stdout.splitlines()[-1])
+
+
+def measure(order: Order) -> Timings:
+    """The measurement itself, in this process."""
+    import torch
+
+    from harness.registry import default_registry, describe
+    from harness.targets import load_use
+
+    torch.set_num_threads(order.threads)
+    torch.manual_seed(0)
+    registry, trial = default_registry(), order.trial
+    interface = load_use(registry, "task", trial.task).build(trial.task.arguments).interface
+    model = load_use(registry, "model", trial.model).build(
+        trial.model.arguments, vocab_size=interface.input_size, interface=interface
+    )
+    model.to(trial.device)
+
+    def finish() -> None:
+        if trial.device != "cpu":
+            torch.cuda.synchronize()
+
+    def forward(inputs: torch.Tensor) -> None:
+        with torch.inference_mode():
+            model(inputs)
+        finish()
+
+    def both(inputs: torch.Tensor) -> None:
+        model(inputs).sum().backward()
+        finish()
+
+    forwards: list[float] = []
+    boths: list[float] = []
+    memories: list[float] = []
+    limit = None
+    for length in order.lengths:
+        if interface.input == "tokens":
+            inputs = torch.randint(interface.input_size, (order.batch, length), device=trial.device)
+        else:
+            inputs = torch.randn(order.batch, length, interface.input_size, device=trial.device)
+            inputs.requires_grad_(order.backward)
+        try:
+            if affordable(forwards, order, length):
+                model.eval()
+                memories.append(peak_memory(partial(forward, inputs)))
+                forwards.append(shortest(partial(forward, inputs), order.budget))
+            if order.backward and affordable(boths, order, length):
+                model.train()
+                boths.append(shortest(partial(both, inputs), order.budget))
+        except (RuntimeError, IndexError, ValueError) as error:
+            limit = f"at {length} tokens: {describe(error)}"
+            break
+
+    def padded(values: list[float]) -> list[float]:
+        return values[: len(order.lengths)] + [math.nan] * (len(order.lengths) - len(values))
+
+    return Timings(forward=padded(forwards), both=padded(boths), forward_bytes=padded(memories), limit=limit)
+
+
+def affordable(times: list[float], order: Order, length: int) -> bool:
+    """Whether one run at this length fits the budget, if time grows with the square of the length; once a length is
+    left out, all longer ones are."""
+    index = order.lengths.index(length)
+    if len(times) < index:
+        return False
+    return index == 0 or times[-1] * (length / order.lengths[index - 1]) ** 2 <= order.budget
+
+
+def shortest(run: Callable[[], None], budget: float, repeats: int = 9) -> float:
+    """Shortest of several runs in seconds, the first one (which warms up) left out if there are more: what else the
+    machine does lengthens most runs, and rarely all of them."""
+    times: list[float] = []
+    started = time.perf_counter()
+    while len(times) < repeats and time.perf_counter() - started < budget:
+        before = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - before)
+    return min(times[1:] or times)
+
+
+def peak_memory(run: Callable[[], None]) -> float:
+    """Bytes of memory at the peak of a run beyond what was in use before; NaN where there is no Linux to ask."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    try:
+        reset.write_text("5")  # the kernel forgets the old peak
+        before = _kilobytes(status, "VmRSS")
+        run()
+        return max(0, _kilobytes(status, "VmHWM") - before) * 1024.0
+    except OSError:
+        run()
+        return math.nan
+
+
+def _kilobytes(status: Path, field: str) -> int:
+    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(field))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(measure(Order.model_validate_json(sys.stdin.read())).model_dump_json() + "\n")

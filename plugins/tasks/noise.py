@@ -1,0 +1,44 @@
+"""Random vectors, for timing models of vectors; there is nothing to learn."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic import PositiveInt
+from torch import Tensor
+
+from harness import Batch, Condition, Interface, Metric, Task
+
+
+class Noise(Task):
+    """Vectors of independent normal numbers; the target is the vector itself.
+
+    Args:
+        width: numbers per position.
+        length: positions in training and evaluation.
+    """
+
+    metrics: Mapping[str, Metric] = {"error": Metric("mean square", best=0.0, higher_is_better=False)}
+    recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 0}
+
+    def __init__(self, *, width: PositiveInt = 32, length: PositiveInt = 16) -> None:
+        self.interface = Interface(width, width, input="vectors", output="numbers")
+        self.length = length
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            yield self.evaluate(self.conditions()[0], batch_size, generator)
+
+    def conditions(self) -> list[Condition]:
+        return [Condition(self.length, inside=True)]
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        x = torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
+        return Batch(x, x, torch.ones(x.shape[:2], dtype=torch.bool))
+
+    def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
+        return (outputs - batch.targets).square().mean()
+
+    def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
+        return {"error": (outputs - batch.targets).square().mean((1, 2))}
