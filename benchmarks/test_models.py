@@ -33,7 +33,7 @@ def _threads() -> Iterator[int]:
     yield from range(1, default_jobs() + 1)
 
 
-@pytest.mark.parametrize("threads", _threads())
+@pytest.mark.parametrize("threads", list(_threads()))
 @pytest.mark.parametrize("model", MODELS)
 def test_threads(benchmark: Any, model: str, threads: int) -> None:
     """Forward and backward at T = 512, batch 8, in a process that starts with so many threads. The row's time is of

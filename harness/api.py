@@ -4,19 +4,32 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
 from harness.errors import RequestError
-from harness.plan import Plan, make_plan
+from harness.plan import Plan, Planned, make_plan
 from harness.registry import default_registry
 from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Request, Suite, explain, load_suite
+from harness.targets import content_hash
 
 if TYPE_CHECKING:
     from harness.report import Format
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    trials: float
+    """Trials done; one on its way counts as its share."""
+    all_trials: int
+    steps: float
+    """Training steps done."""
+    all_steps: int | None
+    """None where a training is measured in epochs."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ def run(
         training: training settings that win over all others, for example `{"steps": 200}`.
         stages: only these stages, `initial` or `trained`.
         examples: evaluation examples per condition.
-        out: the run directory; `runs/<name>` if not said.
+        out: the run directory; `runs/<suite>` or `runs/<models>+<tasks>` if not said.
         fresh: measure everything anew.
         jobs: worker processes. With more than 1, call this under `if __name__ == "__main__":`.
         device: `cpu` or `cuda`.
@@ -164,11 +177,11 @@ def find_suite(name: str) -> Suite:
 
 
 def _name(suite: Suite) -> str:
-    """A folder name that says what was asked for."""
-    experiment = suite.experiments[0]
-    words = [*experiment.models, *experiment.tasks, *experiment.probes]
-    text = "+".join(dict.fromkeys(Path(word.name).stem if ".py" in word.name else word.name for word in words))
-    return "".join(c if c.isalnum() or c in "+.-_" else "-" for c in text)[:80] or "run"
+    """A folder name that says which models face which tasks; other probes find the models trained there."""
+    (experiment,) = suite.experiments
+    words = (Path(request.name).name for request in (*experiment.models, *experiment.tasks))
+    text = "+".join(dict.fromkeys("".join(c if c.isalnum() or c in "._-" else "-" for c in word) for word in words))
+    return text if len(text) <= 60 else f"{text[:50].rstrip('+')}+{content_hash(text)[:6]}"
 
 
 def default_out(suite: Suite) -> Path:
@@ -203,7 +216,7 @@ def execute(
     *,
     fresh: bool = False,
     jobs: int = 1,
-    report: Callable[[float, int], None] = lambda done, total: None,
+    report: Callable[[Progress], None] = lambda progress: None,
 ) -> Results:
     """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
 
@@ -212,7 +225,7 @@ def execute(
         out: the run directory.
         fresh: delete the records that are there first.
         jobs: worker processes; 1 runs in this process.
-        report: called with the number of trials done (with fractions) and their total.
+        report: called now and then with how far the run is.
     """
     store = RunDirectory(out)
     store.create()
@@ -235,18 +248,23 @@ def execute(
     return Results(ordered, out, plan.suite)
 
 
-def _run(unfinished: Sequence[Any], out: Path, jobs: int, report: Callable[[float, int], None]) -> Iterator[Record]:
+def _run(unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]) -> Iterator[Record]:
     from harness.executors.local import run_local
     from harness.executors.processes import run_in_processes
     from harness.runner import Work, git_state
 
     revision, dirty = git_state(Path.cwd())
     works = [Work(planned, out, revision=revision, dirty=dirty) for planned in unfinished]
+    shares = [0.0] * len(works)
+    steps = [planned.trial.training.steps for planned in unfinished]
+    total = None if None in steps else sum(filter(None, steps))
 
-    def tell(done: float) -> None:
-        report(done, len(works))
+    def tell(index: int, share: float) -> None:
+        shares[index] = max(shares[index], share)  # a late message of a finished trial changes nothing
+        done = sum(share * (n or 0) for share, n in zip(shares, steps, strict=True))
+        report(Progress(sum(shares), len(works), done, total))
 
-    tell(0.0)
+    tell(0, 0.0)
     if jobs > 1 and len(works) > 1:
         yield from run_in_processes(works, tell, min(jobs, len(works)))
     else:

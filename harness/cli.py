@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import click
 
+from harness.cli_plugins import check, new
 from harness.errors import HarnessError, RequestError
 
 KINDS = ("models", "tasks", "probes", "suites")
@@ -18,7 +19,7 @@ FORMATS = ("text", "markdown", "latex", "csv", "json")
 class HarnessGroup(click.Group):
     """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
 
-    order: ClassVar = ("run", "report", "list", "show", "bench", "schema")
+    order: ClassVar = ("run", "report", "list", "show", "bench", "new", "check", "schema")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
@@ -81,7 +82,9 @@ def main() -> None:
 )
 @click.option("--stage", "stages", multiple=True, type=click.Choice(["initial", "trained"]), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
-@click.option("--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<what is run>].")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
+)
 @click.option("--fresh", is_flag=True, help="Delete the records in the run directory and measure everything anew.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
@@ -124,8 +127,12 @@ def run(
     if dry_run:
         _print_plan(plan, out)
         return
-    with _progress() as report:
-        results = api.execute(plan, out, fresh=fresh, jobs=jobs or api.default_jobs(), report=report)
+    try:
+        with _progress() as report:
+            results = api.execute(plan, out, fresh=fresh, jobs=jobs or api.default_jobs(), report=report)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
+        context.exit(130)
     click.echo(_rendered(results.records, asked, form))
     if form == "text":
         click.echo(
@@ -157,16 +164,18 @@ def _print_plan(plan: Any, out: Path) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[float, int], None]]:
+def _progress() -> Iterator[Callable[[Any], None]]:
     """A bar with the time left on a terminal; silent elsewhere."""
     from tqdm import tqdm
 
-    layout = "{desc} {percentage:3.0f}% |{bar}| {n:.1f} of {total:.0f} trials, {elapsed} gone, {remaining} left"
-    with tqdm(disable=None, total=1, bar_format=layout, desc="Running", leave=False, file=sys.stderr) as bar:
+    layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
+    with tqdm(disable=None, total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
 
-        def report(done: float, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
+        def report(progress: Any) -> None:
+            bar.total = progress.all_trials
+            steps = f", step {progress.steps:,.0f} of {progress.all_steps:,}" if progress.all_steps else ""
+            bar.set_description_str(f"trial {progress.trials:.1f} of {progress.all_trials}{steps}", refresh=False)
+            bar.update(progress.trials - bar.n)
 
         yield report
 
@@ -248,3 +257,7 @@ def schema(what: str) -> None:
     from harness.suites import Suite
 
     click.echo(json.dumps((Record if what == "record" else Suite).model_json_schema(mode="serialization"), indent=1))
+
+
+main.add_command(new)
+main.add_command(check)

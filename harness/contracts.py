@@ -8,8 +8,19 @@ input). Every other keyword argument, annotated, is the model's configuration. O
     accepts = ("tokens",)          # input kinds: "tokens", "vectors"
     recommended_training = {"lr": 3e-3}   # what suits this architecture; suites and users may override
 
-**A task** subclasses `Task`. **A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are
-called with the subject; both yield measurements (`harness.schema`). Optional attributes of a probe:
+and optional static or class methods, called with the resolved arguments before anything is built (tasks may have
+`check_arguments` and `files` too):
+
+    check_arguments(**arguments)   # raises ValueError if they do not go together
+    files(**arguments)             # paths whose content decides the result; it becomes part of every id
+    pretrained(**arguments)        # whether the model comes with its weights; it is then measured and never trained
+    tokenizer(**arguments)         # a `Tokenizer`, or None; handed to a task whose constructor asks for `tokenizer`
+    check_tokenizer(**arguments)   # raises ValueError if `tokenizer` would; quick, so that plans can ask
+
+**A task** subclasses `Task`; its constructor may ask for `tokenizer` by name (None where the model has none).
+
+**A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are called with the subject; both
+yield measurements (`harness.schema`). Optional attributes of a probe:
 
     needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.runner
     stages = ("initial", "trained")  # when it looks; ("trained",) if not said
@@ -24,8 +35,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from harness.schema import Trial
+
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
+
+OUTPUTS_AT_ONCE = 2**26
+"""The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""
 
 Stage = Literal["initial", "trained"]
 
@@ -135,6 +151,38 @@ class Metric:
     higher_is_better: bool = True
 
 
+@runtime_checkable
+class Tokenizer(Protocol):
+    """How a model reads text; what it offers to a task made of text."""
+
+    @property
+    def size(self) -> int:
+        """The number of token ids that the model takes and predicts."""
+        ...
+
+    @property
+    def start(self) -> int | None:
+        """The token that the model expects before a text; None if it was trained without one."""
+        ...
+
+    @property
+    def unknown(self) -> int | None:
+        """The token that stands for what the vocabulary lacks, if there is one."""
+        ...
+
+    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The text's token ids, and for each the characters `first` to `last - 1` that it stands for."""
+        ...
+
+    def token(self, name: str) -> int | None:
+        """The id of one token by name, for example `<s>`."""
+        ...
+
+    def name(self, token: int) -> str:
+        """The inverse of `token`."""
+        ...
+
+
 class Task:
     """A task: training data, evaluation conditions and a score. Subclass it; the constructor's keyword arguments,
     annotated, are the configuration.
@@ -148,6 +196,7 @@ class Task:
         roles: names of the token roles, if the task has them.
         recommended_training: what suits this task, e.g. `{"steps": 1000}`; models, suites and users may override.
         examples: size of a finite training set, so that epochs can be counted; None for an endless stream.
+        notes: what a reader of the results must know, for example which items cannot be used; kept in every record.
     """
 
     interface: Interface
@@ -156,6 +205,7 @@ class Task:
     roles: Sequence[str] = ()
     recommended_training: ClassVar[Mapping[str, Any]] = {}
     examples: int | None = None
+    notes: Sequence[str] = ()
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """An endless stream of training batches (a finite set starts over, reshuffled)."""
@@ -227,6 +277,7 @@ class Subject:
         seed: the trial's seed.
         device: where the model lives.
         generator: a CPU generator of the probe's own; the same cell always gets the same one.
+        trial: what the runner was asked for, for probes that build the model again elsewhere; None outside a run.
     """
 
     def __init__(
@@ -240,6 +291,7 @@ class Subject:
         examples: int = 512,
         chunk_tokens: int = 65_536,
         batches: dict[Condition, Batch] | None = None,
+        trial: Trial | None = None,
     ) -> None:
         self.model = model
         self.task = task
@@ -247,8 +299,9 @@ class Subject:
         self.seed = seed
         self.device = device
         self.examples = examples
-        self.chunk_tokens = chunk_tokens
+        self.chunk_tokens = max(1, min(chunk_tokens, OUTPUTS_AT_ONCE // task.interface.output_size))
         self.generator = torch.Generator()
+        self.trial = trial
         self._batches = {} if batches is None else batches
         self._scores: dict[Condition, dict[str, Tensor]] = {}
 

@@ -52,6 +52,11 @@ class _Resolved:
         """Equal exactly if the same code with the same arguments was asked for."""
         return canonical(self.use.model_dump(mode="json", exclude={"label"}))
 
+    @cached_property
+    def pretrained(self) -> bool:
+        """Whether it is a model that comes with its weights."""
+        return bool(self.attribute("pretrained", lambda **arguments: False)(**self.use.arguments))
+
     def attribute(self, name: str, default: Any) -> Any:
         return getattr(self.target.code, name, default) if self.target else default
 
@@ -75,14 +80,16 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
         probes = [(request, resolver("probe", request)) for request in experiment.probes]
         for model in (resolver("model", request) for request in experiment.models):
             for task in (resolver("task", request) for request in experiment.tasks):
+                _check_tokenizer(model, task)
                 settings = _training(model, task, suite.training, experiment.training, training or {})
+                settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
                 for seed in range(suite.seeds):
                     trial = _trial(model, task, settings, seed, device)
                     broken = model.broken or task.broken
                     entry = planned.setdefault(trial.id, Planned(trial, broken=broken))
                     known = cells.setdefault(trial.id, set())
                     for _, probe in probes:
-                        for stage in _stages(experiment, probe):
+                        for stage in _stages(experiment, probe, model):
                             cell = _cell(trial, probe, stage, suite.examples)
                             if cell.id not in known:
                                 known.add(cell.id)
@@ -122,11 +129,22 @@ class _Resolver:
             return _Resolved(use, None, Failure(type="PluginError", message=str(error)))
 
 
-def _stages(experiment: Experiment, probe: _Resolved) -> list[str]:
+def _stages(experiment: Experiment, probe: _Resolved, model: _Resolved) -> list[str]:
     stages = probe.attribute("stages", ("trained",))
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"probe {probe.use.name!r} looks at stages {unknown}; there are {', '.join(STAGES)}")
-    return [stage for stage in stages if experiment.stages is None or stage in experiment.stages]
+    measured = ("trained",) if model.pretrained else STAGES
+    return [stage for stage in stages if stage in (experiment.stages or STAGES) and stage in measured]
+
+
+def _check_tokenizer(model: _Resolved, task: _Resolved) -> None:
+    """Refuse a model whose tokenizer is missing, if the task needs it."""
+    check = model.attribute("check_tokenizer", None)
+    if check and task.target and task.target.wants("tokenizer"):
+        try:
+            check(**model.use.arguments)
+        except ValueError as error:
+            raise RequestError(f"task {task.use.name!r} reads text, and model {model.use.name!r}: {error}") from None
 
 
 def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Training:
@@ -157,7 +175,13 @@ def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Trai
 def _trial(model: _Resolved, task: _Resolved, training: Training, seed: int, device: str) -> Trial:
     key = "\n".join((model.key, task.key, _training_key(training), str(seed), device, core_digest()))
     return Trial.model_construct(
-        id=content_hash(key), model=model.use, task=task.use, training=training, seed=seed, device=device
+        id=content_hash(key),
+        model=model.use,
+        task=task.use,
+        training=training,
+        seed=seed,
+        device=device,
+        pretrained=model.pretrained,
     )
 
 

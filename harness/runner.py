@@ -39,7 +39,7 @@ from harness.schema import (
     Trained,
 )
 from harness.store import RunDirectory
-from harness.targets import Target, find, load
+from harness.targets import load_use
 from harness.training import train
 
 Progress = Callable[[float], None]
@@ -87,6 +87,7 @@ class _Run:
     parameters: int | None = None
     trained: Trained | None = None
     data: str = ""
+    notes: list[str] = field(default_factory=list)
     batches: dict[Condition, Batch] = field(default_factory=dict)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
@@ -113,7 +114,12 @@ class _Run:
             yield from self._stage("trained", registry)  # all are skipped, or fail, without training
             return
         try:
-            self._train()
+            if not planned.trial.pretrained:
+                self._train()
+        except Skip as skip:
+            for cell in cells:
+                yield self._write(cell, "skipped", reason=str(skip))
+            return
         except Exception as error:
             yield from self._fail(cells, failure(error))
             return
@@ -125,9 +131,15 @@ class _Run:
     def _build(self, registry: Registry) -> None:
         trial = self.work.planned.trial
         device = torch.device(trial.device)
-        task_target, model_target = (_load(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
+        task_target, model_target = (load_use(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
+        supplied = {}
+        if task_target.wants("tokenizer"):
+            with blame(trial.model, "giving its tokenizer"):
+                offered = getattr(model_target.code, "tokenizer", lambda **arguments: None)
+                supplied["tokenizer"] = offered(**trial.model.arguments)
         with blame(trial.task, "being constructed"):
-            self.task = task_target.build(trial.task.arguments)
+            self.task = task_target.build(trial.task.arguments, **supplied)
+        self.notes = list(self.task.notes)
         interface = self.task.interface
         accepts = getattr(model_target.code, "accepts", ("tokens",))
         if interface.input not in accepts:
@@ -168,6 +180,7 @@ class _Run:
             device=torch.device(trial.device),
             examples=examples,
             batches=self.batches,
+            trial=trial,
         )
 
     def _train(self) -> None:
@@ -211,7 +224,7 @@ class _Run:
                 yield self._write(cell, "ok", measurements=measurements, seconds=seconds)
 
     def _measure(self, cell: Cell, subject: Subject, registry: Registry) -> list[Scalar | Curve | Matrix]:
-        target = _load(registry, "probe", cell.probe)
+        target = load_use(registry, "probe", cell.probe)
         subject.generator = seeded("probe", cell.id)
         if isinstance(target.code, type):
             result = target.build(cell.probe.arguments)(subject)
@@ -228,7 +241,7 @@ class _Run:
 
     def _unmet(self, cell: Cell, registry: Registry, subject: Subject | None = None) -> str:
         """Why the probe cannot look at this model and task, or ""."""
-        needs = getattr(_load(registry, "probe", cell.probe).code, "needs", ())
+        needs = getattr(load_use(registry, "probe", cell.probe).code, "needs", ())
         return unmet(needs, subject or self._subject(cell.stage))
 
     def _pointless(self, cell: Cell, registry: Registry) -> bool:
@@ -256,10 +269,13 @@ class _Run:
             probe=cell.probe,
             training=trial.training,
             trained=trained,
+            pretrained=trial.pretrained,
             stage=cell.stage,
             seed=trial.seed,
             examples=cell.examples,
+            device=trial.device,
             data=self.data,
+            notes=self.notes,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
             provenance=provenance(self.work),
             **outcome,
@@ -273,10 +289,6 @@ def failed_records(work: Work, cells: list[Cell], error: Failure) -> list[Record
     return list(_Run(work, lambda share: None)._fail(cells, error))
 
 
-def _load(registry: Registry, kind: str, use: PluginUse) -> Target:
-    return load(find(registry, kind, f"{use.distribution}:{use.name}" if use.distribution else use.name))
-
-
 @contextmanager
 def blame(use: PluginUse, doing: str) -> Iterator[None]:
     """Turn whatever a plugin raises into a `PluginError` that names it; the cause keeps its traceback."""
@@ -286,9 +298,7 @@ def blame(use: PluginUse, doing: str) -> Iterator[None]:
         raise
     except Exception as error:
         origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
-        raise PluginError(
-            f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error)}"
-        ) from error
+        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error)}") from error
 
 
 def _place(error: BaseException) -> str:

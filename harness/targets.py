@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -22,7 +22,7 @@ from harness.schema import PluginUse
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments
 
-SUPPLIED = {"model": {"vocab_size", "interface"}, "task": set[str](), "probe": {"subject"}}
+SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
 
@@ -84,8 +84,16 @@ class Target:
             distribution=self.entry.origin.distribution,
             version=self.entry.origin.version,
             target=self.entry.spec.target,
-            digest=source_digest(self.module),
+            digest=self._digest(values),
         )
+
+    def _digest(self, values: BaseModel) -> str:
+        """Of the plugin's source, and of the content of the files that its arguments name."""
+        digest = source_digest(self.module)
+        if files := getattr(self.code, "files", None):
+            content = [file_digest(Path(path)) for path in files(**_keywords(values))]
+            digest = content_hash("\n".join([digest, *content])) if content else digest
+        return digest
 
     @property
     def module(self) -> ModuleType:
@@ -94,11 +102,12 @@ class Target:
 
     def build(self, arguments: dict[str, Any], **supplied: Any) -> Any:
         """Construct a model or task (or a probe class) from resolved arguments."""
-        values = self._validated(arguments)
-        keywords = {name: getattr(values, name) for name in type(values).model_fields}
-        keywords |= values.model_extra or {}
-        wanted = inspect.signature(self.code).parameters
-        return self.code(**keywords, **{name: value for name, value in supplied.items() if name in wanted})
+        keywords = _keywords(self._validated(arguments))
+        return self.code(**keywords, **{name: value for name, value in supplied.items() if self.wants(name)})
+
+    def wants(self, supplied: str) -> bool:
+        """Whether the code asks for this argument, which the harness supplies."""
+        return supplied in inspect.signature(self.code).parameters
 
     def _validated(self, arguments: dict[str, Any]) -> BaseModel:
         try:
@@ -112,10 +121,7 @@ class Target:
                 raise RequestError(self._explain(error)) from None
         if check := getattr(self.code, "check_arguments", None):
             try:
-                check(
-                    **{name: getattr(values, name) for name in type(values).model_fields},
-                    **values.model_extra or {},
-                )
+                check(**_keywords(values))
             except ValueError as error:
                 raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {error}") from None
         return values
@@ -135,6 +141,10 @@ class Target:
                 message = problem["msg"][0].lower() + problem["msg"][1:]
                 lines.append(f"argument {argument!r} = {problem['input']!r}: {message}")
         return f"{kind} {name!r}: " + "; ".join(lines)
+
+
+def _keywords(values: BaseModel) -> dict[str, Any]:
+    return {name: getattr(values, name) for name in type(values).model_fields} | (values.model_extra or {})
 
 
 _targets: dict[Entry, Target] = {}
@@ -166,6 +176,11 @@ def load(entry: Entry) -> Target:
             )
         _targets[entry] = Target(entry, code)
     return _targets[entry]
+
+
+def load_use(registry: Registry, kind: str, use: PluginUse) -> Target:
+    """The code of a plugin that a plan or a record speaks of."""
+    return load(find(registry, kind, f"{use.distribution}:{use.name}" if use.distribution else use.name))
 
 
 def _module_of(entry: Entry) -> ModuleType:
@@ -280,6 +295,18 @@ def _imported(module: ModuleType, source: bytes) -> set[str]:
             names.add(base or "")
             names.update(f"{base}.{alias.name}" for alias in node.names)
     return names
+
+
+def file_digest(path: Path) -> str:
+    """Digest of a file's content. Large files are read once in a process, unless they change."""
+    status = path.stat()
+    return _file_digest(path.resolve(), status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _file_digest(path: Path, modified: int, size: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def canonical(value: Any) -> str:

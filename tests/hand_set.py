@@ -14,7 +14,7 @@ def is_key(tokens: Tensor) -> Tensor:
 
 
 class Lookup(nn.Module):
-    """Two heads. The first looks at the key and answers with it; the second looks at the key too and is not listened to.
+    """Two heads. The first looks at the key and answers with it; the second looks there too, unheard.
 
     Without the key in sight, the first head looks everywhere alike and answers with a distractor.
     """

@@ -34,8 +34,8 @@ def test_a_run_ends_with_a_table_and_the_next_command() -> None:
     assert result.exit_code == 0
     assert "lstm:hidden=8" in result.stdout
     assert "at initialisation" in result.stdout
-    assert "harness report runs/lstm+recall+grad_reach" in result.stdout
-    assert len(list(Path("runs/lstm+recall+grad_reach/records").glob("*.json"))) == 2
+    assert "harness report runs/lstm+recall" in result.stdout
+    assert len(list(Path("runs/lstm+recall/records").glob("*.json"))) == 2
     assert result.stderr == ""  # no progress bar where there is no terminal
 
 

@@ -156,7 +156,7 @@ def test_embeddings_are_found_or_the_reason_is_given() -> None:
         def forward(self, tokens: Tensor) -> Tensor:
             return self.a(tokens) + self.b(tokens)
 
-    with pytest.raises(Skip, match="2 of the model's 2 nn.Embedding modules"):
+    with pytest.raises(Skip, match=r"2 of the model's 2 nn\.Embedding modules"):
         input_embedding(Two(), tokens)
 
 

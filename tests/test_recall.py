@@ -88,4 +88,6 @@ def test_bits_by_hand() -> None:
 def test_an_empty_range_is_refused() -> None:
     """Before anything is built."""
     with pytest.raises(RequestError, match="swap them"):
-        load(find(default_registry(), "task", "recall")).resolve(Request.model_validate("recall:train_min=9,train_max=3"))
+        load(find(default_registry(), "task", "recall")).resolve(
+            Request.model_validate("recall:train_min=9,train_max=3")
+        )

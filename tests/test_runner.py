@@ -271,6 +271,26 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
 
 
+def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    """Ctrl-C once, with worker processes: exit code 130, whole records, and the same command goes on from there."""
+    command = [str(Path(sys.executable).parent / "harness"), "run", "--model", "lstm:hidden=8", "--task", SHORT]
+    command += ["--seeds", "40", "--training", "steps=150,batch_size=8", "--examples", "32", "--jobs", "2"]
+    command += ["--out", str(tmp_path)]
+    process = subprocess.Popen(
+        command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 120
+    while len(list(tmp_path.glob("records/*.json"))) < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert "the same command goes on from there" in errors
+    assert "Traceback" not in errors
+    kept = len(list(RunDirectory(tmp_path).read_records()))
+    assert 2 <= kept < 40
+
+
 def test_events_reach_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tracking service can be a plugin: it hears of trials, and of records that are on disk."""
     from harness.registry import default_registry

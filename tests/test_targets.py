@@ -95,7 +95,9 @@ def test_none_is_a_word_or_nothing(plugin_file: Callable[..., str]) -> None:
 def test_a_class_in_a_file_needs_no_package(plugin_file: Callable[..., str]) -> None:
     """`./file.py:Name` works for a class as it stands, with its neighbours importable."""
     plugin_file("WIDTH = 5\n", "neighbour_of_plugin.py")
-    path = plugin_file("from neighbour_of_plugin import WIDTH\nclass M:\n    def __init__(self, *, w: int = WIDTH): ...\n")
+    path = plugin_file(
+        "from neighbour_of_plugin import WIDTH\nclass M:\n    def __init__(self, *, w: int = WIDTH): ...\n"
+    )
     assert resolve(f"{path}:M") == {"w": 5}
     assert str(Path(path).parent) not in sys.path
 

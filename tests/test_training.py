@@ -63,7 +63,7 @@ def test_the_seed_decides() -> None:
 
 
 def test_warm_up_rises_linearly_and_stays() -> None:
-    """The first step of a warm-up over n steps has 1/n of the learning rate: with SGD-like Adam steps, 1/n of the way."""
+    """The first step of a warm-up over n steps has 1/n of the learning rate; Adam goes 1/n of the way."""
     moved = []
     for warmup in (0, 10):
         torch.manual_seed(0)

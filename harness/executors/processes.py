@@ -3,6 +3,7 @@
 A worker that dies (out of memory, a crash in compiled code) costs its own trial only.
 """
 
+import contextlib
 import multiprocessing
 import queue
 import signal
@@ -24,22 +25,17 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
     """Run the trials on `jobs` worker processes; the records of a trial come when it is finished."""
     context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
     shares: Any = context.Queue()
-    done = [0.0] * len(works)
     with ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(shares,), context=context) as pool:
         try:
             futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
             while futures:
-                try:
-                    index, share = shares.get(timeout=0.1)
-                    done[index] = max(done[index], share)
-                except queue.Empty:
-                    pass
+                with contextlib.suppress(queue.Empty):
+                    report(*shares.get(timeout=0.1))
                 for index in [index for index, future in futures.items() if future.done()]:
                     future = futures.pop(index)
-                    done[index] = 1.0
+                    report(index, 1.0)
                     error = future.exception()
                     yield from future.result() if error is None else _after_death(works[index], error)
-                report(sum(done))
         except BaseException:
             pool.stop()  # on Ctrl-C, for example: what is on disk stays, the rest runs next time
             raise

@@ -28,6 +28,11 @@ def harness_models() -> Iterator[ModelSpec]:
         summary="decoder-only transformer with five kinds of position, pre- or post-norm (Radford et al., 2018)",
     )
     yield ModelSpec(
+        "hf",
+        "harness_plugins.models.hf:HF",
+        summary="any causal language model of transformers, from a folder or from its configuration",
+    )
+    yield ModelSpec(
         "attention_forms",
         "harness_plugins.models.attention_forms:AttentionForms",
         summary="one attention written five ways, from nested loops to the fused kernel; for timing",

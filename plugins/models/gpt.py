@@ -1,7 +1,7 @@
 """The decoder-only transformer, with the usual choices of position and normalisation."""
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -169,16 +169,7 @@ class GPT(nn.Module):
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     ) -> None:
         super().__init__()
-        if d_model % heads:
-            raise ValueError(
-                f"the heads share d_model equally, but d_model={d_model} is not divisible by heads={heads}; "
-                f"use d_model={math.ceil(d_model / heads) * heads} or another number of heads"
-            )
-        if position == "rope" and (d_model // heads) % 2:
-            raise ValueError(
-                f"rope turns pairs of features, but d_model={d_model} with heads={heads} gives each head "
-                f"{d_model // heads}, an odd number; use d_model={d_model + heads} or another position"
-            )
+        self.check_arguments(heads=heads, d_model=d_model, position=position)
         self.heads = heads
         self.position = position
         self.max_length = max_length if position == "learned" else None
@@ -197,6 +188,20 @@ class GPT(nn.Module):
                 nn.init.zeros_(parameter)
         if position == "sinusoidal":
             nn.init.normal_(self.embedding.weight, std=d_model**-0.5)
+
+    @staticmethod
+    def check_arguments(*, heads: int, d_model: int, position: Position, **others: Any) -> None:
+        """Refuse widths that the heads cannot share."""
+        if d_model % heads:
+            raise ValueError(
+                f"the heads share d_model equally, but d_model={d_model} is not divisible by heads={heads}; "
+                f"use d_model={math.ceil(d_model / heads) * heads} or another number of heads"
+            )
+        if position == "rope" and (d_model // heads) % 2:
+            raise ValueError(
+                f"rope turns pairs of features, but d_model={d_model} with heads={heads} gives each head "
+                f"{d_model // heads}, an odd number; use d_model={d_model + heads} or another position"
+            )
 
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocab"]:
         x: Float[Tensor, "batch time d_model"] = self.embedding(tokens)

@@ -30,8 +30,9 @@ class EdgeCut:
     one layer or head, or at the query alone; or a model with another way round, such as a recurrence) proves nothing
     about reliance in full.
 
-    Controls: `sham` cuts a random other position in the same way. `before` is the change of outputs before the token
-    (0 if the model is causal); `effect`, the largest change that the cut makes to the outputs at the query.
+    Controls: `sham` cuts a random other position, but not the first one, in the same way. `before` is the change of
+    outputs before the token (0 if the model is causal); `effect`, the largest change that the cut makes to the outputs
+    at the query.
 
     Measures:
         untouched, cue_cut, sham_cut: score per condition: as it is, with the cue cut, with a random other position cut.
@@ -149,12 +150,15 @@ def _cue_is_query(batch: Batch) -> bool:
 
 
 def _cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
-    """The cue, and a random other position before the query; nothing where the cue is the query itself."""
+    """The cue, and a random other position before the query; nothing where the cue is the query itself.
+
+    Never the first position: most trained models park attention there, and to cut that hurts whatever it holds.
+    """
     if _cue_is_query(batch):
         return []
     cue, query = marked(batch)
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)
-    others = (positions < query[:, None]) & (positions != cue[:, None])
+    others = (positions > 0) & (positions < query[:, None]) & (positions != cue[:, None])
     cuts = [Cut("cue", _cue(batch))]
     if others.any(1).all():
         drawn = others.double().cpu().multinomial(1, generator=generator).to(cue.device)

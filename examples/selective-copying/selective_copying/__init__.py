@@ -1,0 +1,13 @@
+"""Selective copying for the harness."""
+
+from harness import TaskSpec, hookimpl
+
+
+@hookimpl
+def harness_tasks():
+    yield TaskSpec(
+        "selective-copying",
+        "selective_copying.task:SelectiveCopying",
+        summary="copy the symbols out of noise, in their order (Gu and Dao, 2023)",
+        contract=1,
+    )

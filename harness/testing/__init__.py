@@ -1,0 +1,31 @@
+"""Conformance checks for plugins: what every model, task and probe should do, checked on yours.
+
+from harness.testing import check_model, conformance
+
+check_model("acme-gru").raise_if_failed()          # or a class, or "./gru.py:GRU"
+
+@conformance("model", "acme-gru")                  # or one pytest test for each check
+def test_conforms(check):
+    check()
+"""
+
+from harness.testing.checks import Check, CheckResult, Failed, NotApplicable, Report
+from harness.testing.fixtures import conformance
+from harness.testing.models import MODEL_CHECKS, check_model
+from harness.testing.probes import PROBE_CHECKS, check_probe
+from harness.testing.tasks import TASK_CHECKS, check_task
+
+__all__ = [
+    "MODEL_CHECKS",
+    "PROBE_CHECKS",
+    "TASK_CHECKS",
+    "Check",
+    "CheckResult",
+    "Failed",
+    "NotApplicable",
+    "Report",
+    "check_model",
+    "check_probe",
+    "check_task",
+    "conformance",
+]

@@ -1,0 +1,206 @@
+"""What a check is, how checks run one after another, and how their results read."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from harness.contracts import Skip
+from harness.registry import describe
+from harness.testing.places import place_of_error
+
+Status = Literal["passed", "failed", "not applicable"]
+
+
+class Failed(Exception):  # noqa: N818 - an outcome, not an error
+    """Raised by a check whose plugin does not do what it should; `where` is the file and line, if known."""
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class NotApplicable(Exception):  # noqa: N818 - an outcome, not an error
+    """Raised by a check that has nothing to look at in this plugin."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One property that every plugin of a kind should have.
+
+    Args:
+        name: how reports call it.
+        asks: the property, in one line.
+        means: what a failure means for results.
+        fix: what usually repairs it.
+        run: looks at a case; returns a note, or raises `Failed` or `NotApplicable`.
+        after: checks that must not have failed, since this one could not tell their failures from its own.
+    """
+
+    name: str
+    asks: str
+    means: str
+    fix: str
+    run: Callable[[Any], str | None]
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found.
+
+    Args:
+        check: the check.
+        status: `passed`, `failed` or `not applicable`.
+        message: what was seen (of a failure), why there was nothing to see, or a note.
+        where: file and line in the plugin, if known.
+    """
+
+    check: Check
+    status: Status
+    message: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.status}: {self.check.name}" + (f": {self.message}" if self.message else "")
+        if self.status != "failed":
+            return line
+        where = f"\n  where: {self.where}" if self.where else ""
+        return f"{line}{where}\n  means: {self.check.means}\n  fix:   {self.check.fix}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of all checks of one plugin."""
+
+    kind: str
+    name: str
+    results: tuple[CheckResult, ...]
+
+    @property
+    def failed(self) -> tuple[CheckResult, ...]:
+        """The checks that failed."""
+        return tuple(result for result in self.results if result.status == "failed")
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    def __getitem__(self, name: str) -> CheckResult:
+        """The result of the check of that name."""
+        return next(result for result in self.results if result.check.name == name)
+
+    def text(self, *, verbose: bool = False) -> str:
+        """One line with the counts, then every failure; all results if `verbose`."""
+        counts = [
+            f"{number} {status}"
+            for status in ("failed", "passed", "not applicable")
+            if (number := sum(result.status == status for result in self.results))
+        ]
+        shown = self.results if verbose else self.failed
+        lines = [f"{self.kind} {self.name}: {', '.join(counts)}"]
+        lines += ["  " + str(result).replace("\n", "\n  ") for result in shown]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def raise_if_failed(self) -> None:
+        """Raise `AssertionError` with every failure, for use in a test."""
+        if not self.ok:
+            raise AssertionError(str(self))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The results as plain data."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "ok": self.ok,
+            "checks": [
+                {"check": r.check.name, "status": r.status, "message": r.message, "where": r.where}
+                | ({"means": r.check.means, "fix": r.check.fix} if r.status == "failed" else {})
+                for r in self.results
+            ],
+        }
+
+
+@dataclass
+class Checker:
+    """Runs checks on one case, each once, and those it stands on before it."""
+
+    kind: str
+    name: str
+    checks: Sequence[Check]
+    case: Any
+    known: dict[str, CheckResult] = field(default_factory=dict)
+
+    def result(self, name: str) -> CheckResult:
+        """The result of one check."""
+        if name not in self.known:
+            check = next(check for check in self.checks if check.name == name)
+            self.known[name] = self._run(check)
+        return self.known[name]
+
+    def report(self) -> Report:
+        """The results of all checks."""
+        return Report(self.kind, self.name, tuple(self.result(check.name) for check in self.checks))
+
+    def _run(self, check: Check) -> CheckResult:
+        for name in check.after:
+            before = self.result(name)
+            if before.status == "failed" or before.message.startswith(_WAITS):
+                return CheckResult(check, "not applicable", f"{_WAITS} {name!r} to pass")
+        try:
+            with random_state_restored():
+                note = check.run(self.case)
+        except Failed as failed:
+            return CheckResult(check, "failed", str(failed), failed.where)
+        except (NotApplicable, Skip) as reason:
+            return CheckResult(check, "not applicable", str(reason))
+        except Exception as error:
+            return CheckResult(check, "failed", f"it raised {describe(error)}", place_of_error(error))
+        return CheckResult(check, "passed", note or "")
+
+
+_WAITS = "waits for"
+
+
+@contextmanager
+def random_state_restored(seed: int = 0) -> Iterator[None]:
+    """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
+    states = random_states()
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states["torch"])
+        np.random.set_state(states["numpy"])
+        random.setstate(states["random"])
+
+
+def random_states() -> dict[str, Any]:
+    """The global random states, by the module they belong to."""
+    return {"torch": torch.get_rng_state(), "numpy": np.random.get_state(), "random": random.getstate()}
+
+
+def states_that_differ(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The modules whose random state moved. Python's own does not count: runtime type checkers draw from it."""
+    same = {
+        "torch": torch.equal(before["torch"], after["torch"]),
+        "numpy": all(np.array_equal(a, b) for a, b in zip(before["numpy"], after["numpy"], strict=True)),
+    }
+    return [name for name, equal in same.items() if not equal]
+
+
+def move_random_states() -> None:
+    """Draw once from each global random state."""
+    torch.rand(1)
+    np.random.rand()
+    random.random()

@@ -1,0 +1,112 @@
+"""Checks of what probes can see of a model: its input embedding and its attention."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from harness.attention import attention_patterns, check_cut, edges_after, observe
+from harness.contracts import Batch, Skip
+from harness.errors import RequestError
+from harness.gradients import input_embedding, input_gradients
+from harness.testing.checks import Check, Failed, NotApplicable
+from harness.testing.model_case import TIME, ModelCase
+from harness.testing.places import place
+
+
+def embedding(case: ModelCase) -> str:
+    """As `grad_reach` and other gradient probes do."""
+    if case.interface.input == "vectors":
+        return "gradients are taken with respect to the input vectors"
+    model, tokens = case.build(), case.inputs()
+    try:
+        found = input_embedding(model, tokens)
+    except Skip as reason:
+        if any(isinstance(module, nn.Embedding) for module in model.modules()):
+            raise Failed(str(reason), place(case.target.code)) from None
+        raise NotApplicable(f"it has no nn.Embedding: {reason}") from None
+    mask = torch.ones(tokens.shape, dtype=torch.bool)
+    directions = torch.ones(*tokens.shape, case.interface.output_size)
+    gradient = input_gradients(model, Batch(tokens, tokens, mask), directions)
+    if gradient.shape[:2] != tokens.shape:
+        raise Failed(
+            f"the input embedding gives {tuple(gradient.shape)}; its first axes should be (batch, time)", place(found)
+        )
+    return f"an {type(found).__name__} of width {gradient.shape[2]}"
+
+
+def attention(case: ModelCase) -> str:
+    """Observes and cuts; looks for attention that is computed out of sight."""
+    model, inputs = case.fresh(), case.inputs()
+    patterns = attention_patterns(model, case.cast(inputs))
+    if not patterns:
+        with _Softmaxes() as softmaxes:
+            case.run(model, inputs)
+        if softmaxes.square:
+            raise Failed(
+                "it computes a softmax over time x time that the attention probes cannot see",
+                place(type(model).forward),
+            )
+        raise NotApplicable("it makes no attention call, so that probes which need attention skip it")
+    for layer, pattern in enumerate(patterns):
+        if pattern.ndim != 4 or pattern.shape[2:] != (TIME, TIME):
+            shape = tuple(pattern.shape)
+            raise NotApplicable(f"layer {layer} attends in the shape {shape}, which cannot be read as token to token")
+        one = torch.isclose(pattern.sum(-1), torch.ones((), dtype=pattern.dtype), atol=1e-4)
+        if not (one | (pattern == 0).all(-1)).all():
+            raise Failed(f"rows of the attention pattern of layer {layer} do not sum to 1", place(type(model)))
+    with observe() as seen:
+        observed = case.run(model, inputs)
+    if case.difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
+        raise Failed("observing its attention changes its outputs", place(type(model).forward))
+    heads = ", ".join(str(pattern.shape[1]) for pattern in patterns)
+    if not seen.patterns:
+        return f"offers its own patterns (heads per layer: {heads}); they can be read, not cut"
+    return f"heads per layer: {heads}; {_cut(case, model, inputs)}"
+
+
+def _cut(case: ModelCase, model: nn.Module, inputs: Tensor) -> str:
+    position = torch.full((len(inputs),), 2)
+    swapped = case.changed(inputs, 2)
+    try:
+        with torch.no_grad():
+            outcome = check_cut(model, case.cast(inputs), case.cast(swapped), edges_after(position, TIME))
+    except RequestError as error:
+        return f"not to be cut: {error}"
+    if outcome.leak.max() == 0:
+        return "cuts are exact"
+    return f"a cut token still comes through another way (leak {outcome.leak.max():.2g}), and probes will say so"
+
+
+class _Softmaxes(TorchFunctionMode):
+    """Notices a softmax whose last two axes are both the time."""
+
+    square = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in ("softmax", "log_softmax", "_softmax") and isinstance(result, Tensor):
+            self.square |= result.ndim >= 3 and result.shape[-2:] == (TIME, TIME)
+        return result
+
+
+SIGHT: tuple[Check, ...] = (
+    Check(
+        "embedding",
+        asks="gradient probes find the input embedding",
+        means="grad_reach and other gradient probes skip the model",
+        fix="give the model a method get_input_embeddings() that returns the module which embeds the tokens",
+        run=embedding,
+        after=("stateless",),
+    ),
+    Check(
+        "attention",
+        asks="attention probes can look into it, where it has attention",
+        means="probes of attention skip the model, or show patterns that are not what it computes",
+        fix="call F.scaled_dot_product_attention, or offer attention_patterns(tokens) with rows that sum to 1",
+        run=attention,
+        after=("stateless",),
+    ),
+)
+"""What probes can see."""

@@ -1,0 +1,118 @@
+"""Checks of where a task's data comes from: seeds, random states and the training stream."""
+
+from itertools import islice
+
+import torch
+
+from harness.contracts import Batch, seeded
+from harness.testing.checks import (
+    Check,
+    Failed,
+    NotApplicable,
+    move_random_states,
+    random_states,
+    states_that_differ,
+)
+from harness.testing.task_case import TaskCase
+
+
+def same_seed(case: TaskCase) -> None:
+    """Two instances, from generators with the same seed."""
+    other = case.build()
+    for (name, one), (_, two) in zip(case.batches(), case.batches(other), strict=True):
+        if not _equal(one, two):
+            raise Failed(f"{name} gives other data for the same seed", case.where_of(name))
+
+
+def other_seeds(case: TaskCase) -> str:
+    """Training, validation and test, and two seeds of each."""
+    files = getattr(case.target.code, "files", None)
+    if getattr(case.task, "fixed_data", False) or (files and files(**case.target.resolve(case.request).arguments)):
+        raise NotApplicable("its data is a fixed set, from files")
+    streams = {
+        f"{use} data of seed {seed}": case.train(seeded(use, seed))
+        for use in ("train", "validation")
+        for seed in (0, 1)
+    }
+    names = list(streams)
+    for index, one in enumerate(names):
+        for two in names[index + 1 :]:
+            if _equal(streams[one], streams[two]):
+                raise Failed(f"the {one} is also the {two}", case.where("train"))
+    same = [
+        str(condition)
+        for condition in case.conditions
+        if _equal(case.evaluate(condition, seed=0), case.evaluate(condition, seed=1))
+    ]
+    if len(same) == len(case.conditions):
+        raise Failed("every seed is evaluated on the same examples", case.where("evaluate"))
+    return f"except in {', '.join(same)}, where there is nothing to draw" if same else "all differ"
+
+
+def random_state(case: TaskCase) -> None:
+    """Moves the global random states between two runs, and looks whether they moved during one."""
+    before = random_states()
+    first = list(case.batches())
+    if moved := states_that_differ(before, random_states()):
+        raise Failed(f"making data draws from the global random state of {' and '.join(moved)}", case.where("train"))
+    move_random_states()
+    for (name, one), (_, two) in zip(first, case.batches(), strict=True):
+        if not _equal(one, two):
+            raise Failed(f"{name} depends on the global random state", case.where_of(name))
+
+
+def endless(case: TaskCase) -> str:
+    """A finite set starts over; a stream does not end."""
+    finite = case.task.examples
+    size = 16 if finite is None else max(1, finite // 2 + 1)
+    taken = list(islice(case.task.train(size, seeded("train", 0)), 5))
+    if len(taken) < 5:
+        raise Failed(f"the training stream ends after {len(taken)} batches of {size}", case.where("train"))
+    if max(map(len, taken)) > size or not all(len(batch) for batch in taken):
+        raise Failed(f"batches of {size} were asked for; they have {', '.join(str(len(b)) for b in taken)}")
+    return "an endless stream" if finite is None else f"{finite} examples, which start over"
+
+
+def _equal(one: Batch, two: Batch) -> bool:
+    pairs = [(one.tokens, two.tokens), (one.targets, two.targets), (one.mask, two.mask)]
+    return all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
+
+
+BATCHES = ("interface", "conditions", "shapes")
+
+STREAMS: tuple[Check, ...] = (
+    Check(
+        "same_seed",
+        asks="the same seed gives the same data",
+        means="models are compared on different data, and no run can be repeated",
+        fix="draw everything from the generator that is handed in: torch.randint(..., generator=generator)",
+        run=same_seed,
+        after=BATCHES,
+    ),
+    Check(
+        "other_seeds",
+        asks="training, validation and test, and all seeds, have data of their own",
+        means="models are tested on what they were trained on, or an interval over seeds leaves out the data",
+        fix="seed nothing yourself; use the generator that is handed in (fixed_data = True says that a data set is "
+        "the same for every seed)",
+        run=other_seeds,
+        after=("same_seed",),
+    ),
+    Check(
+        "random_state",
+        asks="data neither depends on the global random state nor changes it",
+        means="data depends on the model that was built before it",
+        fix="pass generator=generator to every torch.rand...; use neither numpy.random nor random",
+        run=random_state,
+        after=BATCHES,
+    ),
+    Check(
+        "endless",
+        asks="the training stream does not end",
+        means="training stops with an error as soon as the data is used up",
+        fix="`while True:` around the loop of train(); reshuffle a finite set each time",
+        run=endless,
+        after=BATCHES,
+    ),
+)
+"""Where data comes from."""

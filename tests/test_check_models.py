@@ -1,0 +1,485 @@
+"""Checks of models catch what they are for, name it, and pass what is right."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from pydantic import PositiveInt
+from torch import nn
+
+from harness.registry import default_registry
+from harness.suites import Request
+from harness.targets import find, load
+from harness.testing import MODEL_CHECKS, check_model
+from harness.testing.models import model_checker
+from harness.testing.plugins import why_not_built
+from harness.testing.samples import Attending, Recurrent
+
+
+class Base(nn.Module):
+    """An embedding and a readout; what is between them is `mix`."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, 8)
+        self.head = nn.Linear(8, vocab_size)
+
+    def mix(self, x):
+        return x
+
+    def forward(self, tokens):
+        return self.head(self.mix(self.embedding(tokens)))
+
+
+class Untyped(Base):
+    def __init__(self, vocab_size, width=3) -> None:
+        super().__init__(vocab_size)
+
+
+class WrongDefault(Base):
+    def __init__(self, vocab_size: int, width: PositiveInt = -1) -> None:
+        super().__init__(vocab_size)
+
+
+class BadAdvice(Base):
+    recommended_training = {"stpes": 100}
+
+
+class LastOnly(Base):
+    def forward(self, tokens):
+        return super().forward(tokens)[:, -1]
+
+
+class WithState(Base):
+    def forward(self, tokens):
+        return super().forward(tokens), None
+
+
+class NotFinite(Base):
+    def forward(self, tokens):
+        return super().forward(tokens) / 0
+
+
+class Whole(Base):
+    def forward(self, tokens):
+        return tokens[..., None].expand(-1, -1, self.head.out_features)
+
+
+class NoModule:
+    def __init__(self, vocab_size: int) -> None:
+        pass
+
+
+class Overwrites(Base):
+    def forward(self, tokens):
+        outputs = super().forward(tokens)
+        tokens[:, 0] = 0
+        return outputs
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + 0.01 * torch.randn_like(x)
+
+
+class Random(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.noise = Noise()
+
+    def mix(self, x):
+        return self.noise(x)
+
+
+class DropsAlways(Base):
+    def mix(self, x):
+        return F.dropout(x, 0.5)
+
+
+class RandomOutsideTorch(Base):
+    def mix(self, x):
+        return x * np.random.rand()
+
+
+class Remembers(Base):
+    """Carries its hidden state from one call to the next."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+        self.state = None
+
+    def mix(self, x):
+        states, last = self.rnn(x, self.state)
+        self.state = last.detach()[:, :1].repeat(1, x.shape[0], 1) if self.state is None else self.state
+        return states
+
+
+class Counts(Base):
+    """Remembers in a buffer, whatever the batch's size."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def mix(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+class CountsSilently(Counts):
+    def mix(self, x):
+        self.calls += 1
+        return x
+
+
+class BatchStatistics(Base):
+    """Batch normalisation that never uses running statistics."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.norm = nn.BatchNorm1d(8, track_running_stats=False)
+
+    def mix(self, x):
+        return self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+class BatchMean(Base):
+    def mix(self, x):
+        return x - x.mean(0)
+
+
+class OneAhead(nn.Module):
+    """Attention whose mask is off by one."""
+
+    def __init__(self, ahead: int = 1) -> None:
+        super().__init__()
+        self.ahead = ahead
+        self.qkv = nn.Linear(8, 24)
+
+    def forward(self, x):
+        query, key, value = self.qkv(x).chunk(3, dim=-1)
+        visible = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril(self.ahead)
+        return F.scaled_dot_product_attention(query[:, None], key[:, None], value[:, None], attn_mask=visible)[:, 0]
+
+
+class LooksAhead(Base):
+    ahead = 1
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.attention = OneAhead(self.ahead)
+
+    def mix(self, x):
+        return x + self.attention(x)
+
+
+class LooksAheadBehindZero(LooksAhead):
+    """The same, hidden at first: what the attention gives is scaled by a gate that starts at zero."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.gate = nn.Parameter(torch.zeros(()))
+
+    def mix(self, x):
+        return x + self.gate * self.attention(x)
+
+
+class Bidirectional(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.rnn = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+
+    def mix(self, x):
+        return self.rnn(x)[0]
+
+
+class CentredConvolution(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+
+    def mix(self, x):
+        return self.conv(x.mT).mT
+
+
+class DividesByLength(Base):
+    def mix(self, x):
+        return x.cumsum(1) / x.shape[1]
+
+
+class FalsePadding(Base):
+    padding_token = 0
+
+    def mix(self, x):
+        return x + x.sum(1, keepdim=True)
+
+
+class Padded(FalsePadding):
+    """Sees the whole sequence, but for its padding."""
+
+    def forward(self, tokens):
+        real = (tokens != 0)[..., None]
+        return self.head(self.mix(self.embedding(tokens) * real))
+
+
+class Limited(Base):
+    """A table of positions that ends, which nobody is told."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.positions = nn.Embedding(40, 8)
+
+    def mix(self, x):
+        return x + self.positions(torch.arange(x.shape[1], device=x.device))
+
+
+class LimitedAndSaysSo(Limited):
+    max_length = 40
+
+
+class LimitedAndSaysMore(Limited):
+    max_length = 64
+
+
+class FromNumpy(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        generator = np.random.default_rng()
+        self.head.weight.data += torch.tensor(generator.normal(size=self.head.weight.shape), dtype=torch.float32)
+
+
+class Unused(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.forgotten = nn.Linear(8, 8)
+
+
+class Detached(Base):
+    def mix(self, x):
+        return x.detach()
+
+
+class Unsaved(Base):
+    """A random projection that is kept outside the state."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.projection = torch.randn(8, 8).tolist()
+
+    def mix(self, x):
+        return x @ torch.tensor(self.projection, dtype=x.dtype, device=x.device)
+
+
+class InAList(Base):
+    """Layers in a plain list, which torch does not know."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.layers = [nn.Linear(8, 8)]
+
+    def mix(self, x):
+        return self.layers[0](x)
+
+
+class WrongState(Base):
+    state_size = -1
+
+
+class TwoEmbeddings(Base):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.second = nn.Embedding(vocab_size, 8)
+
+    def forward(self, tokens):
+        return self.head(self.embedding(tokens) + self.second(tokens))
+
+
+class HiddenAttention(Base):
+    def mix(self, x):
+        scores = x @ x.mT
+        earlier = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).tril()
+        return scores.masked_fill(~earlier, -torch.inf).softmax(-1) @ x
+
+
+class WrongPatterns(Base):
+    def attention_patterns(self, tokens):
+        return [torch.ones(len(tokens), 1, tokens.shape[1], tokens.shape[1])]
+
+
+class RightPatterns(HiddenAttention):
+    def attention_patterns(self, tokens):
+        x = self.embedding(tokens)
+        earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        return [(x @ x.mT).masked_fill(~earlier, -torch.inf).softmax(-1)[:, None]]
+
+
+class SinglePrecision(Base):
+    """Makes a float32 matrix in the middle, which meets bfloat16."""
+
+    def forward(self, tokens):
+        x = self.head(self.embedding(tokens))
+        if x.dtype == torch.bfloat16:
+            raise RuntimeError("expected scalar type Float but found BFloat16")
+        return x
+
+
+class LeftBehind(Base):
+    """A table that does not move with the model."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.table = torch.ones(512, 8)
+
+    def mix(self, x):
+        return x * self.table[: x.shape[1]]
+
+
+class MadeOnTheCpu(Base):
+    def mix(self, x):
+        return x + torch.arange(x.shape[1])[:, None]
+
+
+CAUGHT = [
+    (Untyped, "arguments", "no type is written at 'width'"),
+    (WrongDefault, "arguments", "'width' = -1: input should be greater than 0"),
+    (BadAdvice, "recommended_training", "'stpes'. Did you mean 'steps'"),
+    (LastOnly, "shape", "it returned (3, 11) where (batch, time, outputs) = (3, 13, 11) is expected"),
+    (WithState, "shape", "returned a tuple; return the logits alone"),
+    (NotFinite, "shape", "not finite before any training"),
+    (Whole, "shape", "torch.int64"),
+    (NoModule, "shape", "it gave a NoModule, which is no torch.nn.Module"),
+    (Overwrites, "input_untouched", "it wrote into the tokens"),
+    (Random, "deterministic", "draws random numbers in evaluation mode, in `noise`, a Noise"),
+    (DropsAlways, "deterministic", "draws random numbers in evaluation mode, in DropsAlways.forward"),
+    (RandomOutsideTorch, "deterministic", "draws random numbers in evaluation mode"),
+    (Remembers, "stateless", "it keeps state between calls"),
+    (Counts, "stateless", "the same input gives other outputs later, from Counts.forward on (it changed calls)"),
+    (CountsSilently, "stateless", "a forward pass in evaluation mode changes calls"),
+    (BatchStatistics, "batch_invariant", "(batch statistics?), in `norm`, an nn.BatchNorm1d"),
+    (BatchMean, "batch_invariant", "depend on the other examples of its batch"),
+    (
+        LooksAhead,
+        "causal",
+        "it sees 1 token ahead, in `attention`, a OneAhead: changing token 1 changes the output at ",
+    ),
+    (LooksAheadBehindZero, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
+    (Bidirectional, "causal", "the whole sequence to its end, in `rnn`, an nn.LSTM with bidirectional=True"),
+    (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
+    (DividesByLength, "prefixes", "they depend on the length of the sequence"),
+    (FalsePadding, "padding", "token 0 is padding, but appending it changes the outputs"),
+    (Limited, "lengths", "it states no max_length, but 53 tokens raise IndexError"),
+    (LimitedAndSaysMore, "lengths", "it states max_length = 64, but 53 tokens raise IndexError"),
+    (FromNumpy, "seeded", "the same seed gives other initial values of head.weight"),
+    (Unused, "gradients", "no gradient reaches forgotten.weight, forgotten.bias"),
+    (Detached, "gradients", "no gradient reaches embedding.weight"),
+    (Unsaved, "state_dict", "after saving and loading, the outputs are others"),
+    (InAList, "size", "(72 numbers) are not among its parameters(): layers[0].weight, layers[0].bias"),
+    (WrongState, "size", "state_size = -1"),
+    (TwoEmbeddings, "embedding", "2 of the model's 2 nn.Embedding modules read the tokens"),
+    (HiddenAttention, "attention", "a softmax over time x time that the attention probes cannot see"),
+    (WrongPatterns, "attention", "do not sum to 1"),
+    (SinglePrecision, "autocast", "expected scalar type Float but found BFloat16"),
+    (LeftBehind, "devices", "not registered: table"),
+    (MadeOnTheCpu, "devices", "on the device"),
+]
+
+
+@pytest.mark.parametrize(("model", "name", "said"), CAUGHT, ids=[f"{name}-{m.__name__}" for m, name, _ in CAUGHT])
+def test_a_wrong_model_is_caught_by_the_check_for_it(model: type, name: str, said: str) -> None:
+    """The message names what is wrong; consequence, place and fix are there."""
+    result = model_checker(model).result(name)
+    assert result.status == "failed"
+    assert said in result.message
+    assert "means: " in str(result)
+    assert "fix:   " in str(result)
+    assert "test_check_models.py:" in result.where or model is WrongState
+
+
+ALONE = (Random, Remembers, BatchStatistics, LooksAhead, Bidirectional, DividesByLength, Unused, LeftBehind, Overwrites)
+
+
+@pytest.mark.parametrize("model", ALONE)
+def test_one_mistake_is_one_failure(model: type) -> None:
+    """Checks that could not tell this mistake from their own wait for it to be repaired."""
+    expected = next(name for wrong, name, _ in CAUGHT if wrong is model)
+    report = check_model(model)
+    assert [result.check.name for result in report.failed] == [expected]
+    waiting = [result.message for result in report.results if result.message.startswith("waits for")]
+    assert expected in ("causal", "prefixes", "gradients", "devices", "input_untouched") or waiting
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_how_far_a_model_looks_ahead_is_said(ahead: int) -> None:
+    """The number of tokens, not just that it does."""
+    model = type("Ahead", (LooksAhead,), {"ahead": ahead})
+    model.__init__ = lambda self, vocab_size: LooksAhead.__init__(self, vocab_size)
+    model.__init__.__annotations__ = {"vocab_size": int}
+    tokens = "1 token" if ahead == 1 else f"{ahead} tokens"
+    assert f"it sees {tokens} ahead" in model_checker(model).result("causal").message
+
+
+@pytest.mark.parametrize("model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns])
+def test_a_right_model_passes(model: type) -> None:
+    """No check cries wolf at small models that are in order."""
+    report = check_model(model)
+    assert report.ok, str(report)
+    assert sum(result.status == "passed" for result in report.results) >= 16
+
+
+def test_what_a_model_claims_is_checked_and_said() -> None:
+    """Padding, limits, sizes and attention appear in the notes."""
+    assert check_model(Padded)["padding"].message == "token 0"
+    assert "limit 40" in check_model(LimitedAndSaysSo)["lengths"].message
+    assert "a state of 8 numbers" in check_model(Recurrent)["size"].message
+    assert "heads per layer: 2, 2; cuts are exact" in check_model(Attending)["attention"].message
+    assert "they can be read, not cut" in check_model(RightPatterns)["attention"].message
+    assert check_model(Recurrent)["attention"].status == "not applicable"
+
+
+def test_checks_leave_the_random_state_alone() -> None:
+    """Whoever checks a model in a notebook draws the same numbers afterwards."""
+    states = (torch.get_rng_state(), np.random.get_state()[1].copy())
+    check_model(Base)
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert (states[1] == np.random.get_state()[1]).all()
+
+
+def test_every_check_of_a_model_has_a_model_that_fails_it() -> None:
+    """A new check needs its own counterexample."""
+    assert {check.name for check in MODEL_CHECKS} == {name for _, name, _ in CAUGHT}
+
+
+BUILT_IN = [entry.spec.name for entry in default_registry().all("model")]
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_built_in_models_pass(name: str) -> None:
+    """Whatever is registered, except what cannot be built without arguments."""
+    if reason := why_not_built(load(find(default_registry(), "model", name)), Request(name=name)):
+        pytest.skip(reason)
+    report = check_model(name)
+    assert report.ok, str(report)
+
+
+VARIANTS = [
+    "gpt:position=rope",
+    "gpt:position=alibi,norm=post,tied=false,dropout=0.1",
+    "lstm:layers=2",
+]
+
+
+@pytest.mark.parametrize("request_", VARIANTS)
+def test_variants_of_built_in_models_pass(request_: str) -> None:
+    """Other paths through the same code."""
+    assert Request.model_validate(request_).arguments
+    report = check_model(request_)
+    assert report.ok, str(report)
+
+
+def test_the_bidirectional_lstm_is_caught_and_named() -> None:
+    """The built-in variant that sees the future, by its own name."""
+    (failed,) = check_model("lstm:bidirectional=true").failed
+    assert failed.check.name == "causal"
+    assert "`rnn`, an nn.LSTM with bidirectional=True" in failed.message
+    assert "lstm.py:" in failed.where

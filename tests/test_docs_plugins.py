@@ -1,0 +1,106 @@
+"""The plugin documents say what is true: the reference is generated, nothing is undocumented, the policy is enforced."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entry_points import entry_points_in, write_distribution
+
+from harness import contracts, hookspecs, registry, specs
+from harness.testing import MODEL_CHECKS, PROBE_CHECKS, TASK_CHECKS
+from harness.testing.reference import hooks, undocumented
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+GUIDE = (DOCS / "write-a-plugin.md").read_text()
+
+
+def test_the_reference_is_the_generated_one() -> None:
+    """After a change of the contract: python -m harness.testing.reference > docs/plugin-reference.md."""
+    command = [sys.executable, "-m", "harness.testing.reference"]
+    generated = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert (DOCS / "plugin-reference.md").read_text() == generated
+
+
+def test_the_reference_names_every_check() -> None:
+    """With what a failure means."""
+    text = (DOCS / "plugin-reference.md").read_text()
+    for check in (*MODEL_CHECKS, *TASK_CHECKS, *PROBE_CHECKS):
+        assert f"| `{check.name}` |" in text
+        assert check.means in text
+
+
+def test_everything_public_is_documented() -> None:
+    """Hooks, specs, contracts with their attributes and methods, measurements, needs and checks."""
+    assert undocumented() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "missing"),
+    [
+        (hookspecs, "harness_later", lambda: None, "hook harness_later"),
+        (hookspecs.harness_models, "__doc__", "", "hook harness_models"),
+        (contracts.Task, "__annotations__", {"colour": str}, "Task.colour"),
+        (contracts.Subject, "later", lambda self: None, "Subject.later()"),
+        (contracts.Metric, "__doc__", "How to read a number.", "Metric.unit"),
+    ],
+)
+def test_something_undocumented_is_found(
+    place: Any, name: str, value: Any, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new hook, attribute or method without a word about it."""
+    monkeypatch.setattr(place, name, value, raising=False)
+    assert missing in undocumented()
+
+
+def test_the_guide_names_every_hook() -> None:
+    """On the one page that a plugin author reads."""
+    for name in hooks():
+        assert f"`{name}`" in GUIDE
+
+
+def test_links_between_the_documents_lead_somewhere() -> None:
+    """Files, and headings of this page."""
+    headings = {re.sub(r"\W+", "-", line.lower()) for line in re.findall(r"^#+ (.+)$", GUIDE, re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)]+)\)", GUIDE):
+        path, _, anchor = target.partition("#")
+        assert not path or (DOCS / path).exists(), target
+        assert path or anchor in headings, target
+
+
+def test_the_guide_states_the_versions_that_are_enforced() -> None:
+    """The policy is written down with the numbers of the code."""
+    assert f"versions {registry.OLDEST_CONTRACT} to {specs.CONTRACT_VERSION}" in GUIDE
+    assert "contract=1" in GUIDE
+
+
+OFFER = """
+from harness import ModelSpec, hookimpl
+
+@hookimpl
+def harness_models():
+    for version in (1, 2, 3, 4):
+        yield ModelSpec(f"v{version}", "math:sqrt", contract=version)
+"""
+
+
+def test_older_contracts_work_and_others_are_refused_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A harness of the future, which speaks versions 2 and 3: what is too old or too new fails alone."""
+    monkeypatch.setattr(registry, "OLDEST_CONTRACT", 2)
+    monkeypatch.setattr(registry, "CONTRACT_VERSION", 3)
+    write_distribution(tmp_path, monkeypatch, "acme", OFFER)
+    found = registry.build_registry(entry_points_in(tmp_path))
+    assert [entry.spec.name for entry in found.all("model")] == ["v2", "v3"]
+    old, new = map(str, found.broken)
+    assert (
+        "'v1' of acme 1.0: it was written for contract version 1, this harness speaks 2 to 3; upgrade the plugin" in old
+    )
+    assert (
+        "'v4' of acme 1.0: it was written for contract version 4, this harness speaks 2 to 3; upgrade the harness"
+        in new
+    )

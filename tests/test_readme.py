@@ -1,0 +1,74 @@
+"""Documentation is run: every command and every Python block of the README, on small settings."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import harness
+from harness.cli import main
+from harness.registry import default_registry
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = re.findall(r"^    (harness .+)$", README, flags=re.MULTILINE)
+SMALL = {"steps": 2, "batch_size": 4}
+
+
+def run(command: str) -> str:
+    """The command as written; a run is made small, and a suite is only planned."""
+    words = shlex.split(command)[1:]
+    if words[0] in ("run", "bench"):
+        if "--model" in words:
+            words += ["--seeds", "1", "--training", "steps=2,batch_size=4", "--examples", "16", "--jobs", "1"]
+        else:
+            words = ["run", words[1] if words[0] == "run" else "bench", "--dry-run"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert result.exit_code == 0, f"{command}\n{result.output}"
+    return result.stdout
+
+
+def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order in which a reader meets them, in an empty folder, with the reader's own `gru.py` from the README."""
+    monkeypatch.chdir(tmp_path)
+    (source,) = re.findall(r"```python\n# gru.py\n(.+?)```", README, flags=re.DOTALL)
+    Path("gru.py").write_text(source)
+    assert len(COMMANDS) > 8
+    for command in COMMANDS:
+        assert run(command), command
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(import harness\n.+?)```", README, flags=re.DOTALL))
+def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: str) -> None:
+    """The library's example, with less training."""
+    monkeypatch.chdir(tmp_path)
+    original = harness.run
+    monkeypatch.setattr(harness, "run", lambda **asked: original(**asked, training=SMALL, examples=16), raising=False)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    assert names["rows"]
+
+
+def test_the_set_up_commands_exist() -> None:
+    """`make demo` and `make test` are what the README says they are."""
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:^    |`)make (\w+)", README, flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+    assert "harness run --model lstm --probe grad_reach" in makefile
+
+
+def test_every_plugin_is_in_the_readme() -> None:
+    """Whoever reads it learns what there is."""
+    for kind in ("model", "task", "probe", "suite"):
+        for entry in default_registry().all(kind):
+            assert f"`{entry.spec.name}`" in README, f"{kind} {entry.spec.name}"
+
+
+def test_documents_speak_of_the_product_alone() -> None:
+    """No path of somebody's machine, no open ends."""
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        text = path.read_text()
+        assert not re.search(r"/(work|home|Users|root)/|TODO|FIXME", text), path.name

@@ -1,0 +1,103 @@
+"""What a model costs: measured in a process of its own, and sums to what can be known without a clock."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from harness_plugins.models.attention_forms import AttentionForms
+from harness_plugins.probes.speed import exponent
+from torch import nn
+
+import harness
+from harness.contracts import Interface
+from harness.plan import core_digest
+from harness.schema import Curve, Record, Scalar
+from harness.timing import peak_memory, shortest
+
+FORMS = ["python", "double_loop", "row_loop", "matrix", "fused"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_forms_are_one_attention(form: str) -> None:
+    """Loops, matrix and kernel agree to 1e-12 in float64 with softmax(q k' / sqrt(d)) v, causally masked."""
+    x = torch.randn(2, 9, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    model = AttentionForms(Interface(6, 6, "vectors", "numbers"), form=form)  # type: ignore[arg-type]
+    expected = nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-12)
+
+
+def curve(record: Record, name: str) -> Curve:
+    found = record.find(name)
+    assert isinstance(found, Curve)
+    return found
+
+
+def test_a_run_times_any_model(tmp_path: Path) -> None:
+    """Positive times at every length, a limit where the position table ends, no training."""
+    models = ["lstm:hidden=4", "gpt:max_length=40"]
+    probe = "speed:lengths=[16,32,64],budget=0.5"
+    results = harness.run(models, probes=[probe], seeds=1, out=tmp_path)
+    assert [r.status for r in results] == ["ok", "ok"]
+    lstm, gpt = results.records
+    assert all(value > 0 for value in curve(lstm, "forward").y + curve(lstm, "forward_and_backward").y)
+    assert [math.isnan(value) for value in curve(gpt, "forward").y] == [False, False, True]
+    scaling = gpt.find("time_exponent")
+    assert isinstance(scaling, Scalar)
+    assert scaling.verdict is not None
+    assert scaling.verdict.startswith("at 64 tokens: ValueError")
+    assert lstm.trained is None
+
+
+def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
+    """One thread is the unit; what this machine does not have is NaN."""
+    probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.2"
+    (record,) = harness.run(["lstm:hidden=4"], probes=[probe], seeds=1, out=tmp_path).records
+    assert curve(record, "speed_up").x == [1, 512]
+    assert curve(record, "speed_up").y[0] == 1.0
+    assert math.isnan(curve(record, "speed_up").y[1])
+
+
+def test_what_takes_too_long_is_left_out(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """A length that one run would exceed the budget for is NaN, and so are all longer ones."""
+    slow = """
+    import time
+    import torch
+    class M(torch.nn.Module):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.ones(vocab_size))
+        def forward(self, tokens):
+            time.sleep(0.002 * tokens.shape[1])
+            return self.w.expand(*tokens.shape, -1)
+    """
+    probe = "speed:lengths=[10,20,1000,2000],budget=0.5"
+    (record,) = harness.run([plugin_file(slow) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
+    assert [math.isnan(value) for value in curve(record, "forward").y] == [False, False, True, True]
+
+
+def test_exponents() -> None:
+    """Quadratic is 2, linear 1; lengths without a time do not count."""
+    assert exponent([10, 20, 40], [1.0, 4.0, 16.0]) == pytest.approx(2)
+    assert exponent([10, 20, 40], [1.0, 2.0, math.nan]) == pytest.approx(1)
+    assert math.isnan(exponent([10, 20], [1.0, math.nan]))
+
+
+def test_peak_memory_is_what_was_allocated() -> None:
+    """64 MiB touched are seen as about 64 MiB."""
+    peak = peak_memory(lambda: torch.ones(16 * 2**20).sum()) / 2**20
+    assert math.isnan(peak) or 55 < peak < 90
+
+
+def test_shortest_leaves_the_first_run_out() -> None:
+    """The first run warms up; it counts only if it is the only one."""
+    calls: list[int] = []
+    assert shortest(lambda: calls.append(0), budget=1.0, repeats=4) >= 0
+    assert len(calls) == 4
+
+
+def test_the_cores_own_code_is_part_of_identities() -> None:
+    """The digest is stable within an installation."""
+    assert core_digest() == core_digest()
+    assert len(core_digest()) == 16
