@@ -32,9 +32,7 @@ def write_package(kind: str, name: str, into: Path, registry: Registry) -> Path:
     package = check_name(kind, name, registry)
     folder = into / name
     if folder.exists():
-        raise RequestError(
-            f"{str(folder)!r} exists already, and nothing in it is touched; choose another name or --into"
-        )
+        raise RequestError(f"{str(folder)!r} exists already and stays as it is; choose another name or --into")
     words = {
         "name": name,
         "package": package,
@@ -48,9 +46,7 @@ def write_package(kind: str, name: str, into: Path, registry: Registry) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(_filled(text, words), encoding="utf-8")
     except OSError as error:
-        raise RequestError(
-            f"cannot write into {str(into)!r}: {error.strerror}; choose another folder with --into"
-        ) from None
+        raise RequestError(f"cannot write into {str(into)!r}: {error.strerror}; choose another with --into") from None
     return folder
 
 

@@ -37,14 +37,6 @@ def run(words: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-def test_they_pass_the_checks(environment: dict[str, str], tmp_path: Path) -> None:
-    """By name, as installed plugins."""
-    checked = run(f"harness check {' '.join(EXAMPLES)}", tmp_path, environment)
-    for name, kind in EXAMPLES.items():
-        assert f"{kind} {name}: " in checked
-    assert "failed" not in checked
-
-
 def test_they_work_with_one_another_and_with_the_built_in_ones(environment: dict[str, str], tmp_path: Path) -> None:
     """A model, a task and a probe of three packages that do not know one another."""
     words = "--seeds 1 --training steps=5 --examples 32 --jobs 1"
@@ -59,10 +51,19 @@ def test_they_work_with_one_another_and_with_the_built_in_ones(environment: dict
     assert "readable" in shown
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_their_own_tests_pass(name: str, environment: dict[str, str], tmp_path: Path) -> None:
-    """With plain pytest, outside the repository's configuration."""
-    tests = ROOT / "examples" / name / "tests"
+def test_their_own_tests_pass(environment: dict[str, str], tmp_path: Path) -> None:
+    """With plain pytest, outside the repository's configuration; each package tests every check."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = f"python -m pytest -q -p no:cacheprovider -c {tmp_path / 'pytest.ini'} {tests}"
-    assert " passed" in run(command, tmp_path, environment)
+    tests = " ".join(str(ROOT / "examples" / name / "tests") for name in EXAMPLES)
+    shown = run(f"python -m pytest -v -p no:cacheprovider -c {tmp_path / 'pytest.ini'} {tests}", tmp_path, environment)
+    for check in ("causal", "same_seed", "model_untouched"):
+        assert f"test_conforms[{check}] PASSED" in shown
+    assert "test_the_scan_is_the_loop[200] PASSED" in shown
+
+
+def test_each_package_is_described() -> None:
+    """The overview names every example, and there is nothing else beside them."""
+    text = (ROOT / "examples" / "README.md").read_text()
+    assert {path.parent.name for path in (ROOT / "examples").glob("*/pyproject.toml")} == set(EXAMPLES)
+    for name, kind in EXAMPLES.items():
+        assert f"| `{name}` | a {kind}: " in text

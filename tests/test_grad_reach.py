@@ -142,6 +142,12 @@ def test_published_reach_of_attention_at_initialisation() -> None:
     assert 0.10 < sorted(ratios)[1] < 0.18
 
 
+def test_a_model_in_float64_is_measured() -> None:
+    """Its outputs need no conversion, and are differentiated all the same."""
+    torch.manual_seed(0)
+    assert curve(reach(LSTM(VOCABULARY).double()), "cue_gradient")[0] > 0
+
+
 def test_embeddings_are_found_or_the_reason_is_given() -> None:
     """The one that reads the tokens counts, others (positions) do not; two, or none, are a reason to skip."""
     tokens = torch.randint(0, 18, (2, 7))

@@ -10,7 +10,7 @@ import torch
 from click.testing import CliRunner, Result
 from conftest import SHORT
 from harness_plugins.probes.attention_to_subject import AttentionToSubject
-from harness_plugins.probes.edge_cut import EdgeCut
+from harness_plugins.probes.edge_cut import EdgeCut, _cue_and_sham
 from harness_plugins.probes.grad_reach import GradReach
 from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.probes.position_extrapolation import PositionExtrapolation
@@ -158,6 +158,16 @@ def test_an_edge_cut_agrees_with_a_float_mask(architecture: str) -> None:
             untouched = model(TOKENS)
     assert (ours - theirs).abs().max() < 1e-5
     assert (ours - untouched).abs().max() > 1e-4
+
+
+def test_the_sham_cut_spares_the_first_position() -> None:
+    """Trained models rest their attention there: to cut it hurts whatever it holds, and is no control."""
+    tokens = torch.zeros(64, 6, dtype=torch.long)
+    cue, query = torch.full((64,), 2), torch.full((64,), 4)
+    batch = harness.Batch(tokens, tokens, torch.ones_like(tokens, dtype=torch.bool), cue, query)
+    _, sham = _cue_and_sham(batch, torch.Generator().manual_seed(0))
+    assert (sham.keys.sum(1) == 1).all()
+    assert sham.keys.any(0).tolist() == [False, True, False, True, False, False]
 
 
 @pytest.mark.parametrize(("architecture", "limit"), [("gpt2", 24), ("opt", 24), ("llama", None), ("mamba", None)])

@@ -271,24 +271,47 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
 
 
-def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    """Ctrl-C once, with worker processes: exit code 130, whole records, and the same command goes on from there."""
+def start_with_workers(out: Path, steps: int) -> subprocess.Popen[str]:
+    """A run of 40 trials with two workers in a process group of its own, when it has written its first records (those
+    before training)."""
     command = [str(Path(sys.executable).parent / "harness"), "run", "--model", "lstm:hidden=8", "--task", SHORT]
-    command += ["--seeds", "40", "--training", "steps=150,batch_size=8", "--examples", "32", "--jobs", "2"]
-    command += ["--out", str(tmp_path)]
+    command += ["--seeds", "40", "--training", f"steps={steps},batch_size=8", "--examples", "32"]
+    command += ["--jobs", "2", "--probe", "grad_reach", "--out", str(out)]
     process = subprocess.Popen(
         command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 120
-    while len(list(tmp_path.glob("records/*.json"))) < 2 and time.monotonic() < deadline and process.poll() is None:
+    while len(list(out.glob("records/*.json"))) < 2 and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
+    return process
+
+
+def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    """Ctrl-C once, with worker processes: exit code 130, whole records, and the same command goes on from there."""
+    process = start_with_workers(tmp_path, steps=150)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "the same command goes on from there" in errors
     assert "Traceback" not in errors
-    kept = len(list(RunDirectory(tmp_path).read_records()))
-    assert 2 <= kept < 40
+    assert 2 <= len(list(RunDirectory(tmp_path).read_records())) < 80
+
+
+def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    """SIGKILL to the run alone: its workers do not go on training behind the user's back."""
+    process = start_with_workers(tmp_path, steps=1_000_000)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    alive = True
+    while alive and time.monotonic() < deadline:
+        time.sleep(0.05)
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            alive = False
+    assert not alive
+    assert len(list(RunDirectory(tmp_path).read_records())) >= 2
 
 
 def test_events_reach_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ A worker that dies (out of memory, a crash in compiled code) costs its own trial
 
 import contextlib
 import multiprocessing
+import os
 import queue
 import signal
 from collections.abc import Iterator, Sequence
@@ -60,4 +61,11 @@ def _start_worker(shares: Any) -> None:
 
 
 def _run(index: int, work: Work) -> list[Record]:
-    return list(run_trial(work, lambda share: _shares.put((index, share))))
+    parent = multiprocessing.parent_process()
+
+    def report(share: float) -> None:
+        if parent is not None and not parent.is_alive():
+            os._exit(1)  # the run was killed: leave the machine to the next one
+        _shares.put((index, share))
+
+    return list(run_trial(work, report))

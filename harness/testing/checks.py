@@ -102,7 +102,8 @@ class Report:
             for status in ("failed", "passed", "not applicable")
             if (number := sum(result.status == status for result in self.results))
         ]
-        shown = self.results if verbose else self.failed
+        alone = len(self.results) == 1  # there is only a reason why nothing was checked
+        shown = self.results if verbose or alone else self.failed
         lines = [f"{self.kind} {self.name}: {', '.join(counts)}"]
         lines += ["  " + str(result).replace("\n", "\n  ") for result in shown]
         return "\n".join(lines)
@@ -156,7 +157,7 @@ class Checker:
             if before.status == "failed" or before.message.startswith(_WAITS):
                 return CheckResult(check, "not applicable", f"{_WAITS} {name!r} to pass")
         try:
-            with random_state_restored():
+            with random_state_restored(), one_thread():
                 note = check.run(self.case)
         except Failed as failed:
             return CheckResult(check, "failed", str(failed), failed.where)
@@ -183,6 +184,17 @@ def random_state_restored(seed: int = 0) -> Iterator[None]:
         torch.set_rng_state(states["torch"])
         np.random.set_state(states["numpy"])
         random.setstate(states["random"])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small models are fastest, and exactly repeatable, with one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def random_states() -> dict[str, Any]:

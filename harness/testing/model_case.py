@@ -9,8 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.overrides import TorchFunctionMode
 
 from harness.contracts import Interface
 from harness.suites import Request
@@ -25,7 +24,7 @@ lower precision inside the model; in float32."""
 BATCH, TIME = 3, 13
 """Checks use a small batch of an odd length, so that no axis is taken for another one."""
 
-STEPS = 3
+STEPS, STEP = 3, 1e-2
 """Training steps before behaviour is checked, since weights that start at zero would hide what they do."""
 
 
@@ -138,20 +137,20 @@ class ModelCase:
         return [parameter.detach().clone() for parameter in self.build().parameters()]
 
     def training_steps(self, model: nn.Module) -> Iterator[float]:
-        """A few steps of Adam on random data; yields the loss after each backward pass, before the update."""
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.Adam(parameters, lr=1e-2) if parameters else None
+        """A few steps on random data, each weight by its gradient's sign; yields the loss after each backward pass,
+        before the update. (What Adam's first steps do; torch's own optimizers take seconds to import.)"""
         model.train()
         with random_state_restored(), torch.enable_grad():
             for step in range(STEPS):
-                inputs = self.inputs(batch=8, time=TIME, seed=step)
                 model.zero_grad(set_to_none=True)
-                loss = self.loss(model(inputs), seed=step)
-                if optimizer is not None:
+                loss = self.loss(model(self.inputs(batch=8, seed=step)), seed=step)
+                if loss.requires_grad:
                     loss.backward()
                 yield loss.item()
-                if optimizer is not None:
-                    optimizer.step()
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        if parameter.grad is not None:
+                            parameter.sub_(STEP * parameter.grad.sign())
         model.eval()
 
     def loss(self, outputs: Tensor, seed: int = 0) -> Tensor:
@@ -163,18 +162,15 @@ class ModelCase:
         return F.cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
 
 
-class _Precision(TorchDispatchMode):
+class _Precision(TorchFunctionMode):
     """Notices results in less than float64."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.narrow = False
+    narrow = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.dtype != torch.float64:
-                self.narrow = True
+        for item in result if isinstance(result, tuple) else (result,):
+            self.narrow |= isinstance(item, Tensor) and item.is_floating_point() and item.dtype != torch.float64
         return result
 
 

@@ -1,4 +1,4 @@
-"""Checks of what a model is made of: weights and gradients, saving, precision and devices."""
+"""Checks of what a model is made of, and claims: padding, weights, gradients, saving, precision, devices."""
 
 import re
 import tempfile
@@ -12,9 +12,28 @@ from torch import Tensor, nn
 from harness.attention import observe
 from harness.registry import describe
 from harness.testing.checks import Check, Failed, NotApplicable
-from harness.testing.model_case import STEPS, ModelCase, loose_tensors
+from harness.testing.model_case import STEPS, TIME, ModelCase, loose_tensors
 from harness.testing.model_sight import SIGHT
 from harness.testing.places import place, place_of_error
+
+
+def padding(case: ModelCase) -> str:
+    """Appends the padding token; only for a model that says which one it ignores."""
+    model = case.fresh()
+    token = getattr(model, "padding_token", None)
+    if token is None:
+        raise NotApplicable("it names no padding_token; right padding is invisible to a causal model")
+    if not isinstance(token, int) or not 0 <= token < case.interface.input_size:
+        raise Failed(f"padding_token = {token!r} is no token id below {case.interface.input_size}")
+    inputs = case.inputs() % case.interface.input_size
+    inputs = torch.where(inputs == token, (token + 1) % case.interface.input_size, inputs)
+    padded = torch.cat([inputs, torch.full((len(inputs), 5), token)], dim=1)
+    if case.differ(case.run(model, padded)[:, :TIME], case.run(model, inputs)):
+        raise Failed(
+            f"it says that token {token} is padding, but appending it changes the outputs before it",
+            place(type(model).forward),
+        )
+    return f"token {token}"
 
 
 def seeded(case: ModelCase) -> str:
@@ -159,6 +178,14 @@ def devices(case: ModelCase) -> str:
 REGISTER = "make them parameters, buffers (`self.register_buffer`) or submodules (nn.ModuleList for a list)"
 
 PARTS: tuple[Check, ...] = (
+    Check(
+        "padding",
+        asks="appending its `padding_token` changes no earlier output (where a model names one)",
+        means="the same sentence has other scores in a batch with longer ones",
+        fix="mask the padding token everywhere, or do not name one",
+        run=padding,
+        after=("batch_invariant",),
+    ),
     Check(
         "seeded",
         asks="the same seed builds the same model",

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from harness.contracts import Interface
 from harness.registry import describe
-from harness.testing.checks import Check, Checker, Failed, NotApplicable, Report
+from harness.testing.checks import Check, Checker, Failed, Report
 from harness.testing.model_case import TIME, ModelCase
 from harness.testing.model_parts import PARTS
 from harness.testing.places import Part, guilty_part, place, place_of_error
@@ -177,25 +177,6 @@ def prefixes(case: ModelCase) -> None:
             )
 
 
-def padding(case: ModelCase) -> str:
-    """Appends the padding token; only for a model that says which one it ignores."""
-    model = case.fresh()
-    token = getattr(model, "padding_token", None)
-    if token is None:
-        raise NotApplicable("it names no padding_token; right padding is invisible to a causal model")
-    if not isinstance(token, int) or not 0 <= token < case.interface.input_size:
-        raise Failed(f"padding_token = {token!r} is no token id below {case.interface.input_size}")
-    inputs = case.inputs() % case.interface.input_size
-    inputs = torch.where(inputs == token, (token + 1) % case.interface.input_size, inputs)
-    padded = torch.cat([inputs, torch.full((len(inputs), 5), token)], dim=1)
-    if case.differ(case.run(model, padded)[:, :TIME], case.run(model, inputs)):
-        raise Failed(
-            f"it says that token {token} is padding, but appending it changes the outputs before it",
-            place(type(model).forward),
-        )
-    return f"token {token}"
-
-
 def lengths(case: ModelCase) -> str:
     """Shorter and longer than anything seen, up to the limit that the model states."""
     model = case.build()
@@ -284,14 +265,6 @@ MODEL_CHECKS: tuple[Check, ...] = (
         fix="let nothing depend on `tokens.shape[1]`: count positions from the start, normalise over features",
         run=prefixes,
         after=("causal",),
-    ),
-    Check(
-        "padding",
-        asks="appending its `padding_token` changes no earlier output (where a model names one)",
-        means="the same sentence has other scores in a batch with longer ones",
-        fix="mask the padding token everywhere, or do not name one",
-        run=padding,
-        after=("batch_invariant",),
     ),
     Check(
         "lengths",

@@ -109,7 +109,7 @@ def gradient_sizes(subject: Subject, batch: Batch) -> Float[Tensor, "batch time"
     """Length of the gradient at every position, as the class describes it."""
     _, query = ends(batch)
     rows = torch.arange(len(batch), device=query.device)
-    outputs = subject.forward(batch).double().requires_grad_()
+    outputs = subject.forward(batch).double().clone().requires_grad_()  # a clone is no inference tensor
     (loss_gradient,) = torch.autograd.grad(subject.task.loss(outputs, batch), outputs)
     at_query = loss_gradient[rows, query]
     directions = torch.zeros_like(outputs)

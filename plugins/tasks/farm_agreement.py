@@ -69,6 +69,7 @@ class FarmAgreement(Task):
     roles = ROLES
     recommended_training: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
+        "weight_decay": 0.01,  # PyTorch's own for AdamW
         "epochs": 5,
         "steps": None,
         "warmup": 50,
