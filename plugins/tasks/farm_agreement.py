@@ -195,6 +195,10 @@ class FarmAgreement(Task):
         }
         return {name: summary[name] for name in self.metrics}
 
+    def perfect(self, batch: Batch) -> Float[Tensor, "batch time vocab"]:
+        """The exact logits, for checks of the score; NaN after prefixes that training sentences never have."""
+        return self.grammar.next_log_probs(batch.tokens)
+
     def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
         """For each example another one whose subject has the other number."""
         if batch.extra is None:
