@@ -162,7 +162,7 @@ def test_a_layer_that_does_not_exist_is_an_error() -> None:
         measure(EdgeCut(head=9), GPT(VOCABULARY))
     chosen = measure(EdgeCut(layer=2, head=1), GPT(VOCABULARY))["by_head"]
     assert isinstance(chosen, Matrix)
-    assert chosen.rows == ["nothing", "layer 2 head 1", "query alone"]
+    assert chosen.rows == ["nothing", "layer 2 head 1", "query alone", "query alone, sham"]
 
 
 class ByHand(nn.Module):

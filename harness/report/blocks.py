@@ -45,6 +45,8 @@ def document(
         blocks += _group(each, ascii)
     if any(each.measured for each in groups):
         blocks += [Heading("How to read this"), Paragraph(_legend(groups))]
+    if notes := _notes(kept):
+        blocks += [Heading("Notes"), Items(notes)]
     if suite and suite.claims:
         blocks += claim_blocks(suite, kept, compact=compact)
     for title, text in sections:
@@ -74,6 +76,15 @@ def _legend(groups: list[Group]) -> str:
             f" with a probability of {coverage(min(several)):.0%}."
         )
     return text
+
+
+def _notes(kept: list[Record]) -> list[str]:
+    """What tasks say about their data, and which models were not trained here."""
+    said: dict[str, list[str]] = {}
+    for record in kept:
+        notes = ["pretrained, not trained"] * record.pretrained + record.notes
+        said.setdefault(f"{record.model.label} on {record.task.label}", notes)
+    return [f"{trial}: {shorten(note, LONGEST_REASON)}" for trial, notes in said.items() for note in notes]
 
 
 def _group(group: Group, ascii: bool) -> list[Block]:
@@ -107,11 +118,10 @@ def _summary_table(group: Group) -> Table:
         if name in with_words:
             header = "verdict" if len(with_words) == 1 else f"verdict ({name})"
             columns.append(Column(header, [_words(each) for each in found], "text"))
-    notes = [
-        f"{row.label}: 1 seed is not a result; run more with --seeds {FEW_SEEDS}." for row in rows if len(row.ok) == 1
-    ]
-    if len(notes) == len(rows):
-        notes = [f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."]
+    warning = f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."
+    # a pretrained model has no seed of its own: another one only draws other examples
+    single = [row for row in rows if len(row.ok) == 1 and not row.ok[0].pretrained]
+    notes = [warning] if len(single) == len(rows) else [f"{row.label}: {warning}" for row in single]
     return Table(columns, notes=notes)
 
 

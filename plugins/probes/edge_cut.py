@@ -40,7 +40,8 @@ class EdgeCut:
         leak_by_distance: what comes through the cue's cut; 0 proves it.
         by_role: at the farthest condition that training covered, each role cut in full: the query's attention to it
             (mean over layers and heads), score, second metric, leak, before, effect.
-        by_head: the cue cut in one layer, in one head, or for the query alone, beside the attention to it.
+        by_head: the cue cut in one layer, in one head, or for the query alone, beside the attention to it; and the sham
+            for the query alone.
         score_after_cut: the score without the cue at that condition; the verdict says whether the model relies on it.
         leak: of that cut; the verdict is `proven` or `not proven`.
         score_after_sham: the score under the sham cut.
@@ -80,7 +81,9 @@ class EdgeCut:
         for condition in conditions:
             batch = self._batch(subject, condition)
             untouched[condition] = run_untouched(subject, batch)
-            cuts = [*_cue_and_sham(batch, subject.generator), *self._more(subject, batch, condition, farthest, chosen)]
+            cuts = _cue_and_sham(batch, subject.generator)
+            if cuts and condition == farthest:
+                cuts += _in_detail(batch, subject.task.roles, cuts, chosen)
             if cuts:
                 outcomes[condition] = run_cuts(subject, batch, untouched[condition], cuts, shape, self.proofs)
         if farthest not in outcomes:
@@ -120,23 +123,18 @@ class EdgeCut:
         }
         return {**(whole if self.head is None else {}), **single}
 
-    def _more(
-        self,
-        subject: Subject,
-        batch: Batch,
-        condition: Condition,
-        farthest: Condition,
-        chosen: dict[str, Bool[Tensor, "layer head"]],
-    ) -> list[Cut]:
-        """At the farthest trained condition: each role, each layer, each head, the query alone."""
-        cue = _cue(batch)
-        if condition != farthest or _cue_is_query(batch):
-            return []
-        return [
-            *(Cut(name, mask) for name, mask in roles_before(batch, subject.task.roles).items()),
-            *(Cut(name, cue, where=where) for name, where in chosen.items()),
-            Cut("query alone", cue, query_only=True),
-        ]
+
+def _in_detail(
+    batch: Batch, roles: Sequence[str], basic: Sequence[Cut], chosen: dict[str, Bool[Tensor, "layer head"]]
+) -> list[Cut]:
+    """Each role; the cue in each layer and head; the cue, and the sham, for the query alone."""
+    cue = _cue(batch)
+    return [
+        *(Cut(name, mask) for name, mask in roles_before(batch, roles).items()),
+        *(Cut(name, cue, where=where) for name, where in chosen.items()),
+        Cut("query alone", cue, query_only=True),
+        *(Cut("query alone, sham", each.keys, query_only=True) for each in basic if each.name == "sham"),
+    ]
 
 
 def _cue(batch: Batch) -> Bool[Tensor, "batch time"]:

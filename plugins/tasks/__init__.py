@@ -1,29 +1,8 @@
 """The built-in tasks."""
 
 from collections.abc import Iterator
-from textwrap import shorten
-from typing import TYPE_CHECKING
 
 from harness import TaskSpec, hookimpl
-
-if TYPE_CHECKING:
-    from harness.schema import Record
-
-
-@hookimpl
-def harness_report_sections(records: "list[Record]") -> Iterator[tuple[str, str]]:
-    """What tasks say about their data, and which models were not trained here."""
-    notes: dict[str, list[str]] = {}
-    for record in records:
-        said = ["pretrained, not trained"] * record.pretrained + record.notes
-        notes.setdefault(f"{record.model.label} on {record.task.label}", said)
-    lines = [f"{trial}\n{_indented(said)}" for trial, said in notes.items() if said]
-    if lines:
-        yield "Notes", "\n".join(lines)
-
-
-def _indented(notes: list[str]) -> str:
-    return "\n".join(f"  - {shorten(note, 160, placeholder=' ... (all in the record)')}" for note in notes)
 
 
 @hookimpl
