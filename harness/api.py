@@ -1,6 +1,7 @@
 """The harness as a library: the same as the command line, with results as Python objects."""
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,7 +197,7 @@ def check_device(device: str) -> None:
         RequestError: no such device.
     """
     kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
     if kind == "cuda":
         import torch
@@ -243,7 +244,7 @@ def execute(
     if unfinished:
         for record in _run(unfinished, out, jobs, report):
             records[record.id] = record
-            default_registry().manager.hook.harness_record_written(record=record)
+            default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(ordered, out, plan.suite)
 
@@ -251,7 +252,8 @@ def execute(
 def _run(unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]) -> Iterator[Record]:
     from harness.executors.local import run_local
     from harness.executors.processes import run_in_processes
-    from harness.runner import Work, git_state
+    from harness.provenance import git_state
+    from harness.runner import Work
 
     revision, dirty = git_state(Path.cwd())
     works = [Work(planned, out, revision=revision, dirty=dirty) for planned in unfinished]

@@ -189,7 +189,7 @@ def _ambiguous(records: list[Record]) -> str:
         if len(values) > 1:
             labels = ", ".join(sorted(values.values()))
             return f"ambiguous: several {what} match ({labels}); name one in the claim"
-    if len({(record.training, record.examples) for record in records}) > 1:
+    if len({(record.training, record.examples, record.device) for record in records}) > 1:
         return "ambiguous: the model was trained or evaluated in several ways; keep the records of one"
     return ""
 

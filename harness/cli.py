@@ -86,7 +86,7 @@ def main() -> None:
     "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
 )
 @click.option("--fresh", is_flag=True, help="Delete the records in the run directory and measure everything anew.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core].")
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -121,7 +121,7 @@ def run(
         raise RequestError("a suite says itself which tasks and probes it crosses; leave out --task and --probe")
     asked = api.build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages or None, examples=examples)
     api.check_device(device)
-    settings = parse_arguments(",".join(training))
+    settings = {name: value for each in training for name, value in parse_arguments(each).items()}
     plan = make_plan(asked, default_registry(), device=device, training=settings)
     out = out or api.default_out(asked)
     if dry_run:
@@ -129,7 +129,9 @@ def run(
         return
     try:
         with _progress() as report:
-            results = api.execute(plan, out, fresh=fresh, jobs=jobs or api.default_jobs(), report=report)
+            results = api.execute(
+                plan, out, fresh=fresh, jobs=jobs or (api.default_jobs() if device == "cpu" else 1), report=report
+            )
     except KeyboardInterrupt:
         click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
         context.exit(130)
@@ -147,6 +149,11 @@ def run(
 @click.pass_context
 def bench(context: click.Context, out: Path, seeds: int) -> None:
     """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
+    from harness.store import RunDirectory
+
+    found = RunDirectory(out).read_suite()
+    if found is not None and found.name != "bench":
+        raise RequestError(f"{str(out)!r} holds the run {found.name!r}, which would be deleted; choose another --out")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
 
 
@@ -196,8 +203,7 @@ def _rendered(records: Any, suite: Any, form: Any) -> str:
     from harness.report import can_draw, render
 
     records = list(records)
-    given = default_registry().manager.hook.harness_report_sections(records=records)
-    sections = [section for part in given for section in part]
+    sections = default_registry().notify("harness_report_sections", records=records)
     return render(
         records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
     )

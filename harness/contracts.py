@@ -22,7 +22,7 @@ and optional static or class methods, called with the resolved arguments before 
 **A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are called with the subject; both
 yield measurements (`harness.schema`). Optional attributes of a probe:
 
-    needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.runner
+    needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.needs
     stages = ("initial", "trained")  # when it looks; ("trained",) if not said
 """
 
@@ -211,12 +211,17 @@ class Task:
         """An endless stream of training batches (a finite set starts over, reshuffled)."""
         raise NotImplementedError
 
+    def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Batches for the validation loss, which training must not have seen. A task that draws its data has fresh ones
+        in a training stream with another generator; override this where the data is fixed."""
+        return self.train(batch_size, generator)
+
     def conditions(self) -> Sequence[Condition]:
         """The settings to evaluate, in the order of `x` within each group."""
         raise NotImplementedError
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        """`examples` fresh examples of a condition. The harness passes separate generators for validation and test."""
+        """`examples` fresh examples of a condition. Its generator is not the one of training or validation."""
         raise NotImplementedError
 
     def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
@@ -344,10 +349,15 @@ def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[
     Raises:
         Skip: all values are the same.
     """
-    unlike = values[:, None] != values
-    if not unlike.any(1).all():
+    known = values.cpu()
+    order = known.argsort(stable=True)
+    _, place, counts = known.unique(return_inverse=True, return_counts=True)
+    if len(counts) < 2:
         raise Skip("all examples have the same right answer, so that nothing can be swapped")
-    return unlike.double().cpu().multinomial(1, generator=generator).squeeze(1).to(values.device)
+    # sorted by value, an example's own block is left out: draw a place among the others and jump over the block
+    first, own = counts.cumsum(0)[place] - counts[place], counts[place]
+    drawn = (torch.rand(len(known), generator=generator, dtype=torch.float64) * (len(known) - own)).long()
+    return order[torch.where(drawn < first, drawn, drawn + own)].to(values.device)
 
 
 def seeded(*names: object) -> torch.Generator:

@@ -86,6 +86,8 @@ def input_gradients(
             with _embedded(input_embedding(model, batch.tokens)) as leaves:
                 outputs = model(batch.tokens)
             (leaf,) = leaves
+        if outputs.dtype == torch.float16:
+            scale = 1.0  # the larger one is infinite there
         (gradient,) = torch.autograd.grad(outputs, leaf, grad_outputs=(directions * scale).to(outputs.dtype))
     if gradient.shape[:2] != batch.tokens.shape[:2]:  # time-major models embed the transposed tokens
         gradient = gradient.transpose(0, 1)

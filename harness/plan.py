@@ -4,13 +4,13 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
 from harness import __version__
 from harness.errors import PluginError, RequestError, did_you_mean
-from harness.registry import Registry
+from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.suites import Claim, Experiment, Request, Suite, explain
 from harness.targets import Target, canonical, content_hash, find, load
@@ -61,6 +61,15 @@ class _Resolved:
         return getattr(self.target.code, name, default) if self.target else default
 
 
+class _Labels(NamedTuple):
+    """What a cell is called, whatever its seed."""
+
+    model: str
+    task: str
+    probe: str
+    stage: str
+
+
 def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training: dict[str, Any] | None = None) -> Plan:
     """Cross a suite into trials and cells.
 
@@ -76,6 +85,7 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
     resolver = _Resolver(registry)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
+    crossed: set[_Labels] = set()
     for experiment in suite.experiments:
         probes = [(request, resolver("probe", request)) for request in experiment.probes]
         for model in (resolver("model", request) for request in experiment.models):
@@ -91,10 +101,12 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
                     for _, probe in probes:
                         for stage in _stages(experiment, probe, model):
                             cell = _cell(trial, probe, stage, suite.examples)
+                            crossed.add(_Labels(model.use.label, task.use.label, probe.use.label, stage))
                             if cell.id not in known:
                                 known.add(cell.id)
                                 entry.cells.append(cell)
-    _check_claims(suite, resolver)
+    if suite.claims:
+        _check_claims(suite, resolver, crossed)
     return Plan(suite, list(planned.values()))
 
 
@@ -115,8 +127,16 @@ class _Resolver:
         entry = find(self.registry, kind, request.name)
         try:
             target = load(entry)
-            return _Resolved(target.resolve(request), target)
-        except PluginError as error:
+            resolved = _Resolved(target.resolve(request), target)
+            _ = resolved.pretrained  # asked here, so that a plugin's error is its own
+            return resolved
+        except RequestError:
+            raise
+        except Exception as cause:
+            fix = "Arguments must be plain data: numbers, text, lists."
+            error = (
+                cause if isinstance(cause, PluginError) else plugin_error(entry, "reading its arguments", cause, fix)
+            )
             use = PluginUse(
                 name=entry.spec.name,
                 label=str(request),
@@ -200,35 +220,38 @@ def core_digest() -> str:
     """Version of the harness and digest of its own code that decides what is measured."""
     digest = hashlib.sha256(__version__.encode())
     here = Path(__file__).parent
-    deciding = [here / name for name in ("contracts.py", "training.py", "gradients.py", "statistics.py")]
-    for path in sorted([*deciding, *here.glob("attention*.py"), *here.glob("attention/*.py")]):
+    names = ("contracts", "gradients", "needs", "runner", "statistics", "timing", "training")
+    for path in sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _check_claims(suite: Suite, resolver: _Resolver) -> None:
+def _check_claims(suite: Suite, resolver: _Resolver, crossed: set[_Labels]) -> None:
     """Every selection of a claim must match something that the suite crosses, or it could never be judged."""
-    crossed: dict[str, set[str]] = {"model": set(), "task": set(), "probe": set()}
-    for experiment in suite.experiments:
-        for kind, requests in (
-            ("model", experiment.models),
-            ("task", experiment.tasks),
-            ("probe", experiment.probes),
-        ):
-            crossed[kind].update(resolver(kind, request).use.label for request in requests)
 
-    def check(claim: Claim, kind: str, request: Request | None) -> None:
-        if request is None:
-            if len(crossed[kind]) > 1:
-                several = f"the suite crosses {len(crossed[kind])}"
-                raise RequestError(f"the claim {claim.text!r} names no {kind}, and {several}; add {kind} = ...")
-        elif resolver(kind, request).use.label not in crossed[kind]:
-            raise RequestError(
-                f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it has "
-                f"{', '.join(sorted(crossed[kind]))}"
-            )
+    def label(kind: str, request: Request | None, claim: Claim) -> str:
+        known: list[str] = sorted({getattr(labels, kind) for labels in crossed})
+        if request is not None:
+            wanted = resolver(kind, request).use.label
+            if wanted not in known:
+                raise RequestError(
+                    f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it "
+                    f"has {', '.join(known)}"
+                )
+            return wanted
+        if len(known) > 1:
+            several = f"the suite crosses {len(known)}"
+            raise RequestError(f"the claim {claim.text!r} names no {kind}, and {several}; add {kind} = ...")
+        return known[0]
 
     for claim in suite.claims:
         for selection in filter(None, (claim, claim.other())):
-            for kind in crossed:
-                check(claim, kind, getattr(selection, kind))
+            wanted = _Labels(
+                label("model", selection.model, claim),
+                label("task", selection.task, claim),
+                label("probe", selection.probe, claim),
+                selection.stage,
+            )
+            if wanted not in crossed:
+                what = f"{wanted.model} on {wanted.task}, measured by {wanted.probe} at stage {wanted.stage!r}"
+                raise RequestError(f"the claim {claim.text!r} speaks of {what}: the suite has them, but never together")

@@ -1,6 +1,7 @@
 """Finds, isolates and explains plugins. Never imports torch: specs are light, targets are imported on demand."""
 
 import re
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -84,6 +85,18 @@ class Registry:
                 for item in self.broken
             ],
         }
+
+    def notify(self, hook: str, **what: Any) -> list[Any]:
+        """Tell every plugin that listens; one that raises is warned about and ignored. Gives what they returned or
+        yielded."""
+        answers: list[Any] = []
+        for implementation in getattr(self.manager.hook, hook).get_hookimpls():
+            try:
+                given = implementation.function(*(what[name] for name in implementation.argnames))
+                answers += given or ()
+            except Exception as error:
+                warnings.warn(f"{implementation.plugin_name}: {hook} raised {describe(error)}", stacklevel=2)
+        return answers
 
     def find(self, kind: str, name: str) -> Entry:
         """The plugin of that name, or of `distribution:name`.

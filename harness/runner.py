@@ -2,28 +2,27 @@
 
 import hashlib
 import os
-import platform
-import subprocess
-import sys
+import random
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy
+import safetensors
 import safetensors.torch
 import torch
 from torch import nn
 
-from harness import __version__
 from harness.contracts import Batch, Condition, Skip, Stage, Subject, Task, seeded
 from harness.errors import HarnessError, PluginError
 from harness.needs import unmet
 from harness.plan import Planned
+from harness.provenance import provenance
 from harness.registry import Registry, default_registry, describe
 from harness.schema import (
     Cell,
@@ -32,14 +31,14 @@ from harness.schema import (
     Matrix,
     ModelUse,
     PluginUse,
-    Provenance,
     Record,
     Scalar,
     Timing,
     Trained,
 )
-from harness.store import RunDirectory
-from harness.targets import load_use
+from harness.store import RunDirectory, replaced
+from harness.suites import Request
+from harness.targets import Target, load_use
 from harness.training import train
 
 Progress = Callable[[float], None]
@@ -55,27 +54,45 @@ class Work:
     threads: int = 1
     revision: str | None = None
     dirty: bool | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:
     """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one."""
-    with _one_trial(work):
-        yield from _Run(work, progress).records()
+    run, written = _Run(work, progress), set()
+    try:
+        with _one_trial(work):
+            for record in run.records():
+                written.add(record.id)
+                yield record
+    except Exception as error:  # the device itself failed, for example
+        yield from run._fail([cell for cell in work.planned.cells if cell.id not in written], failure(error))
 
 
 @contextmanager
 def _one_trial(work: Work) -> Iterator[None]:
     """Fixed threads and a random state of the trial's own; the caller's are restored."""
-    threads = torch.get_num_threads()
-    trial = work.planned.trial
-    device = torch.device(trial.device)
+    device = torch.device(work.planned.trial.device)
+    threads, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
+    states = random.getstate(), numpy.random.get_state()
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.set_num_threads(work.threads)
-        torch.manual_seed(seeded("model", trial.seed).initial_seed())
+        torch.backends.cudnn.allow_tf32 = False  # ten bits of a mantissa are too few for a leak of exactly 0
         try:
             yield
         finally:
             torch.set_num_threads(threads)
+            torch.backends.cudnn.allow_tf32 = tf32
+            random.setstate(states[0])
+            numpy.random.set_state(states[1])
+
+
+def _seed_everything(what: str, seed: int) -> None:
+    """Whatever a plugin draws from a global random state depends on the trial alone."""
+    number = seeded(what, seed).initial_seed()
+    torch.manual_seed(number)
+    random.seed(number)
+    numpy.random.seed(number % 2**32)
 
 
 @dataclass
@@ -99,7 +116,7 @@ class _Run:
             return
         try:
             registry = default_registry()
-            self._event(registry)
+            registry.notify("harness_trial_started", trial=planned.trial)
             self._build(registry)
         except Skip as skip:
             for cell in planned.cells:
@@ -110,12 +127,10 @@ class _Run:
             return
         yield from self._stage("initial", registry)
         cells = [cell for cell in planned.cells if cell.stage == "trained"]
-        if all(self._pointless(cell, registry) for cell in cells):
-            yield from self._stage("trained", registry)  # all are skipped, or fail, without training
-            return
         try:
-            if not planned.trial.pretrained:
-                self._train()
+            # where all cells will be skipped, or their probes are broken, no training is needed to say so
+            if not planned.trial.pretrained and not all(self._pointless(cell, registry) for cell in cells):
+                self._train(registry)
         except Skip as skip:
             for cell in cells:
                 yield self._write(cell, "skipped", reason=str(skip))
@@ -125,13 +140,10 @@ class _Run:
             return
         yield from self._stage("trained", registry)
 
-    def _event(self, registry: Registry) -> None:
-        registry.manager.hook.harness_trial_started(trial=self.work.planned.trial)
-
     def _build(self, registry: Registry) -> None:
         trial = self.work.planned.trial
         device = torch.device(trial.device)
-        task_target, model_target = (load_use(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
+        task_target, model_target = (_planned(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
         supplied = {}
         if task_target.wants("tokenizer"):
             with blame(trial.model, "giving its tokenizer"):
@@ -139,11 +151,12 @@ class _Run:
                 supplied["tokenizer"] = offered(**trial.model.arguments)
         with blame(trial.task, "being constructed"):
             self.task = task_target.build(trial.task.arguments, **supplied)
-        self.notes = list(self.task.notes)
+        self.notes = [str(note) for note in self.task.notes]
         interface = self.task.interface
         accepts = getattr(model_target.code, "accepts", ("tokens",))
         if interface.input not in accepts:
             raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(accepts)}")
+        _seed_everything("model", trial.seed)
         with blame(trial.model, "being constructed"):
             model = model_target.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)
             if not isinstance(model, nn.Module):
@@ -183,31 +196,35 @@ class _Run:
             trial=trial,
         )
 
-    def _train(self) -> None:
+    def _train(self, registry: Registry) -> None:
         store, trial = RunDirectory(self.work.out), self.work.planned.trial
         path = store.checkpoint(trial.id)
         if trained := store.read_trained(trial.id):
-            safetensors.torch.load_model(self.model, path)
-            self.trained = trained
-            return
+            try:
+                safetensors.torch.load_model(self.model, path)
+            except (safetensors.SafetensorError, RuntimeError, OSError):
+                self._build(registry)  # a damaged file may have been loaded in part; train again
+            else:
+                self.trained = trained
+                return
         # whether the initial stage was measured must not change what training draws
-        torch.manual_seed(seeded("training", trial.seed).initial_seed())
+        _seed_everything("training", trial.seed)
         with blame(trial.model, f"training on {trial.task.label!r}"):
             outcome = train(
                 self.model, self.task, trial.training, trial.seed, torch.device(trial.device), self.progress
             )
-        self.trained = outcome.trained
         if trial.training.steps != 0:
-            temporary = path.with_suffix(f".{os.getpid()}.tmp")
-            safetensors.torch.save_model(self.model, str(temporary))
-            temporary.replace(path)
+            with replaced(path) as temporary:
+                safetensors.torch.save_model(self.model, str(temporary))
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
+        self.trained = outcome.trained
 
     def _stage(self, stage: Stage, registry: Registry) -> Iterator[Record]:
         cells = [cell for cell in self.work.planned.cells if cell.stage == stage]
         if not cells:
             return
         subject = self._subject(stage)
+        kept = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
         for cell in cells:
             started = time.perf_counter()
             try:
@@ -215,17 +232,35 @@ class _Run:
                     raise Skip(reason)
                 with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
                     measurements = self._measure(cell, subject, registry)
+                    self._check_unchanged(kept)
             except Skip as skip:
-                yield self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
+                record = self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
             except Exception as error:
-                yield self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
+                record = self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
             else:
                 seconds = time.perf_counter() - started
-                yield self._write(cell, "ok", measurements=measurements, seconds=seconds)
+                record = self._write(cell, "ok", measurements=measurements, seconds=seconds)
+            self._restore(kept)
+            yield record
+
+    def _check_unchanged(self, kept: dict[str, torch.Tensor]) -> None:
+        changed = [name for name, tensor in self.model.state_dict().items() if not _same(tensor, kept[name])]
+        if changed:
+            raise RuntimeError(
+                f"it changed the model ({', '.join(changed[:3])}); measure a copy.deepcopy of it instead"
+            )
+
+    def _restore(self, kept: dict[str, torch.Tensor]) -> None:
+        """Undo what a probe may have left behind, so that the next one measures the same model."""
+        if any(not _same(tensor, kept[name]) for name, tensor in self.model.state_dict().items()):
+            self.model.load_state_dict(kept)
+        self.model.zero_grad(set_to_none=True)
+        self.model.eval()
 
     def _measure(self, cell: Cell, subject: Subject, registry: Registry) -> list[Scalar | Curve | Matrix]:
-        target = load_use(registry, "probe", cell.probe)
-        subject.generator = seeded("probe", cell.id)
+        target = _planned(registry, "probe", cell.probe)
+        # by what is asked, and not by the model: sham positions and swaps are the same for all models
+        subject.generator = seeded("probe", cell.probe.label, cell.trial.task.label, cell.trial.seed, cell.stage)
         if isinstance(target.code, type):
             result = target.build(cell.probe.arguments)(subject)
         else:
@@ -234,6 +269,7 @@ class _Run:
         for measurement in measurements:
             if not isinstance(measurement, Scalar | Curve | Matrix):
                 raise TypeError(f"it gave {measurement!r:.60}; a probe yields Scalar, Curve or Matrix")
+        measurements = [type(each).model_validate(each.model_dump()) for each in measurements]
         names = [measurement.name for measurement in measurements]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"it gave {', '.join(sorted(twice))} twice; names of measurements are unique")
@@ -248,7 +284,7 @@ class _Run:
         """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""
         try:
             return bool(self._unmet(cell, registry))
-        except Exception:
+        except PluginError:
             return True
 
     def _fail(self, cells: list[Cell], error: Failure) -> Iterator[Record]:
@@ -277,7 +313,7 @@ class _Run:
             data=self.data,
             notes=self.notes,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
-            provenance=provenance(self.work),
+            provenance=provenance(trial.device, self.work.threads, self.work.revision, self.work.dirty),
             **outcome,
         )
         RunDirectory(self.work.out).write_record(record)
@@ -287,6 +323,18 @@ class _Run:
 def failed_records(work: Work, cells: list[Cell], error: Failure) -> list[Record]:
     """Write `failed` for cells whose process died."""
     return list(_Run(work, lambda share: None)._fail(cells, error))
+
+
+def _planned(registry: Registry, kind: str, use: PluginUse) -> Target:
+    """The plugin's code, if it is still what the plan was made for."""
+    target = load_use(registry, kind, use)
+    if target.resolve(Request(name=use.name, arguments=use.arguments)).digest != use.digest:
+        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")
+    return target
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a, b) or (a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
 
 
 @contextmanager
@@ -318,40 +366,3 @@ def _data_digest(subject: Subject) -> str:
     for condition in subject.task.conditions():
         digest.update(subject.batch(condition).tokens.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def provenance(work: Work) -> Provenance:
-    """What is running, where and when."""
-    device = torch.device(work.planned.trial.device)
-    return Provenance(
-        harness=__version__,
-        python=platform.python_version(),
-        torch=torch.__version__,
-        platform=f"{platform.system()} {platform.machine()}",
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
-        threads=work.threads,
-        revision=work.revision,
-        dirty=work.dirty,
-        finished=datetime.now(UTC),
-    )
-
-
-@cache
-def _processor() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Revision of the folder and whether it has uncommitted changes; None, None where git does not answer."""
-    try:
-        revision, status = (
-            subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=True).stdout
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None, None
-    return revision.strip(), bool(status.strip())

@@ -131,7 +131,7 @@ class ModelUse(PluginUse):
     """A model as it was used."""
 
     parameters: int | None = None
-    """Number of trained values (shared ones count once); None where the model could not be built."""
+    """Number of parameters (shared ones count once); None where the model could not be built."""
 
 
 class Training(Strict):
@@ -232,6 +232,8 @@ class Provenance(Strict):
 
     harness: str
     """Version of the harness."""
+    core: str = ""
+    """Digest of the harness's own code that decides results."""
     python: str
     torch: str
     platform: str

@@ -94,7 +94,7 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
             record.examples,
             record.device,
         )
-        digests = tuple(use.digest for use in plugins)
+        digests = (*(use.digest for use in plugins), record.provenance.core)
         if sources.setdefault(cell, digests) == digests:
             kept.setdefault((cell, record.seed), index)
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)

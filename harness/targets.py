@@ -1,6 +1,5 @@
 """From a request to code: import a target, read its arguments, validate them, fingerprint its source."""
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -9,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_type_hints
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
+from harness.sources import FILE_PREFIX, file_digest, source_digest
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments
 
@@ -187,7 +187,7 @@ def _module_of(entry: Entry) -> ModuleType:
     place = entry.spec.target.rpartition(":")[0]
     if not place.endswith(".py"):
         return importlib.import_module(place)
-    name = f"harness_file_{hashlib.sha256(place.encode()).hexdigest()[:12]}"
+    name = f"{FILE_PREFIX}{hashlib.sha256(place.encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, place)
         assert spec is not None
@@ -239,74 +239,6 @@ def _argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
         protected_namespaces=(),
     )
     return create_model(f"{name} arguments", __config__=config, **fields)
-
-
-def source_digest(module: ModuleType) -> str:
-    """Digest of a module's source and of every module of its own package (or folder, for a file) that it imports,
-    directly or not. Cached for the life of the process, since the imported code does not change either."""
-    if module.__name__ not in _digests:
-        found: dict[str, bytes] = {}
-        _collect_sources(module, _home(module), found)
-        digest = hashlib.sha256()
-        for name in sorted(found):
-            digest.update(name.encode() + b"\0" + found[name] + b"\0")
-        _digests[module.__name__] = digest.hexdigest()[:16]
-    return _digests[module.__name__]
-
-
-_digests: dict[str, str] = {}
-
-
-def _home(module: ModuleType) -> Path | None:
-    """The folder whose modules belong to the plugin; None for a module that stands alone."""
-    top = sys.modules.get(module.__name__.partition(".")[0], module)
-    if module.__name__.startswith("harness_file_"):
-        return Path(module.__file__ or "").parent
-    return Path(top.__path__[0]) if hasattr(top, "__path__") else None
-
-
-def _collect_sources(module: ModuleType, home: Path | None, found: dict[str, bytes]) -> None:
-    path = Path(getattr(module, "__file__", None) or "")
-    if path.suffix != ".py" or not path.is_file():
-        return
-    key = str(path.relative_to(home)) if home and path.is_relative_to(home) else path.name
-    if key in found:
-        return
-    found[key] = path.read_bytes()
-    for name in _imported(module, found[key]):
-        other = sys.modules.get(name)
-        file = getattr(other, "__file__", None)
-        if other is not None and file and home and Path(file).is_relative_to(home):
-            _collect_sources(other, home, found)
-
-
-def _imported(module: ModuleType, source: bytes) -> set[str]:
-    package = module.__package__ or ""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = (
-                importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                if node.level
-                else node.module
-            )
-            names.add(base or "")
-            names.update(f"{base}.{alias.name}" for alias in node.names)
-    return names
-
-
-def file_digest(path: Path) -> str:
-    """Digest of a file's content. Large files are read once in a process, unless they change."""
-    status = path.stat()
-    return _file_digest(path.resolve(), status.st_mtime_ns, status.st_size)
-
-
-@cache
-def _file_digest(path: Path, modified: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def canonical(value: Any) -> str:

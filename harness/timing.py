@@ -106,11 +106,13 @@ def measure(order: Order) -> Timings:
         try:
             if affordable(forwards, order, length):
                 model.eval()
-                memories.append(peak_memory(partial(forward, inputs)))
+                memories.append(peak_memory(partial(forward, inputs), trial.device))
                 forwards.append(shortest(partial(forward, inputs), order.budget))
             if order.backward and affordable(boths, order, length):
                 model.train()
                 boths.append(shortest(partial(both, inputs), order.budget))
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, IndexError, ValueError) as error:
             limit = f"at {length} tokens: {describe(error)}"
             break
@@ -142,8 +144,15 @@ def shortest(run: Callable[[], None], budget: float, repeats: int = 9) -> float:
     return min(times[1:] or times)
 
 
-def peak_memory(run: Callable[[], None]) -> float:
+def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
     """Bytes of memory at the peak of a run beyond what was in use before; NaN where there is no Linux to ask."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        return float(torch.cuda.max_memory_allocated() - before)
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
         reset.write_text("5")  # the kernel forgets the old peak

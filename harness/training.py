@@ -68,26 +68,29 @@ def train(
         DivergedError: the loss became infinite or NaN; says at which step.
     """
     steps = total_steps(training, task)
+    if steps == 0:
+        return Outcome(Trained(steps=0, stopped="budget", loss=math.nan, validation_loss=math.nan, seconds=0.0), [])
     optimizer = _optimizer(model, training)
     stream = iter(task.train(training.batch_size, seeded("train", seed)))
-    validation = list(islice(task.train(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
+    validation = list(islice(task.validation(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
     validation = [batch.to(device) for batch in validation]
     curve: list[dict[str, float]] = []
     best, since_best, best_state = math.inf, 0, None
     # kept on the device and read once per look: reading every step would make an accelerator wait
-    losses = torch.zeros(training.validate_every, device=device)
+    window = min(training.validate_every, steps)
+    losses = torch.zeros(window, device=device)
     stopped: Literal["budget", "early stop"] = "budget"
     step, mean_loss = 0, math.nan
     started = time.perf_counter()
     model.train()
     for step in range(1, steps + 1):
         _set_learning_rate(optimizer, training, step)
-        losses[(step - 1) % training.validate_every] = _step(model, task, training, optimizer, stream, device)
-        if step % training.validate_every and step != steps:
+        losses[(step - 1) % window] = _step(model, task, training, optimizer, stream, device)
+        if step % window and step != steps:
             if step % 10 == 0:
                 progress(step / steps)
             continue
-        taken = losses[: (step - 1) % training.validate_every + 1]
+        taken = losses[: (step - 1) % window + 1]
         _check_finite(taken, step)
         mean_loss = taken.mean().item()
         curve.append({"step": step, "loss": mean_loss, "validation_loss": validate(model, task, validation)})
@@ -113,7 +116,8 @@ def _optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")
-    return kind(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=True)
+    fused = all(parameter.is_floating_point() for parameter in parameters)  # PyTorch fuses no complex ones
+    return kind(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=fused)
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, training: Training, step: int) -> None:

@@ -110,6 +110,7 @@ CLAIM = {"text": "c", "metric": "accuracy", "probe": "accuracy", "comparison": "
         ({}, "names no model"),
         ({"model": "lstn"}, "Did you mean 'lstm'"),
         ({"model": "lstm", "probe": "grad_reach"}, "which the suite does not cross"),
+        ({"model": "lstm", "stage": "initial"}, "never together"),
     ],
 )
 def test_claims_must_speak_of_what_is_crossed(claim: dict[str, Any], said: str) -> None:

@@ -45,7 +45,8 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
 def _after_death(work: Work, error: BaseException) -> list[Record]:
     """The records that the worker wrote before it died, and failed ones for the rest."""
     store = RunDirectory(work.out)
-    written = [record for cell in work.planned.cells if (record := store.read_record(cell.id))]
+    found = (store.read_record(cell.id) for cell in work.planned.cells)
+    written = [record for record in found if record and record.provenance.finished >= work.started]
     known = {record.id for record in written}
     missing = [cell for cell in work.planned.cells if cell.id not in known]
     if isinstance(error, ProcessExpired):

@@ -83,7 +83,8 @@ def _notes(kept: list[Record]) -> list[str]:
     said: dict[str, list[str]] = {}
     for record in kept:
         notes = ["pretrained, not trained"] * record.pretrained + record.notes
-        said.setdefault(f"{record.model.label} on {record.task.label}", notes)
+        if notes:
+            said.setdefault(f"{record.model.label} on {record.task.label}", notes)
     return [f"{trial}: {shorten(note, LONGEST_REASON)}" for trial, notes in said.items() for note in notes]
 
 

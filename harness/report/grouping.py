@@ -15,7 +15,7 @@ M = TypeVar("M", Scalar, Curve, Matrix)
 Identity = tuple[str, str]
 """Distribution and label of a plugin as used."""
 
-Settings = tuple[Training, int]
+Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
 
@@ -81,7 +81,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     for record in records:
         cell = cells.setdefault((_identity(record.probe), _identity(record.task), record.stage), {})
         by_settings = cell.setdefault(_identity(record.model), {})
-        by_settings.setdefault((record.training, record.examples), []).append(record)
+        by_settings.setdefault((record.training, record.examples, record.device), []).append(record)
     return [
         Group(
             probes[probe],
@@ -98,7 +98,9 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
 
 def _rows(model: str, by_settings: dict[Settings, list[Record]]) -> list[Row]:
     """A row for each way of training and evaluating; what differs between them goes into the label."""
-    settings = [training.model_dump() | {"examples": examples} for training, examples in by_settings]
+    settings = [
+        training.model_dump() | {"examples": examples, "device": device} for training, examples, device in by_settings
+    ]
     differing = [key for key in settings[0] if any(other[key] != settings[0][key] for other in settings)]
     rows = []
     for own, records in zip(settings, by_settings.values(), strict=True):

@@ -46,7 +46,7 @@ class AttentionForms(nn.Module):
 
 def in_python(x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
     """No tensors at all: what the formula says, number by number. Has no gradient."""
-    return torch.tensor([_in_python(sequence) for sequence in x.tolist()], dtype=x.dtype)
+    return torch.tensor([_in_python(sequence) for sequence in x.tolist()], dtype=x.dtype, device=x.device)
 
 
 def _in_python(rows: list[list[float]]) -> list[list[float]]:

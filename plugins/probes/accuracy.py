@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from itertools import groupby
 
 from harness_plugins.probes.conditions import skill
 
@@ -19,9 +18,9 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
     distance (`harness.statistics.diagnose`).
     """
     task = subject.task
-    grouped = groupby(task.conditions(), key=lambda condition: condition.group)
-    for index, (group, members) in enumerate(grouped):
-        conditions = list(members)
+    groups = dict.fromkeys(condition.group for condition in task.conditions())
+    for index, group in enumerate(groups):
+        conditions = [condition for condition in task.conditions() if condition.group == group]
         results = [task.summarise(subject.scores(condition)) for condition in conditions]
         for name, metric in task.metrics.items():
             values = [result[name] for result in results]

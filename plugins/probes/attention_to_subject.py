@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 from harness_plugins.probes.conditions import first_group, marked, named_heads, reference, roles_before
+from harness_plugins.probes.cuts import rows_at_once
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
@@ -118,7 +119,7 @@ class AttentionToSubject:
 def query_rows(subject: Subject, batch: Batch) -> list[Float[Tensor, "batch head key"]]:
     """Per layer, the attention weights at each example's query."""
     parts = []
-    for piece in subject.chunks(batch):
+    for piece in batch.split(rows_at_once(subject, batch)):
         _, query = marked(piece)
         examples = torch.arange(len(piece), device=query.device)
         parts.append([p[examples, :, query] for p in attention_patterns(subject.model, piece.tokens)])

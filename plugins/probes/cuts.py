@@ -11,6 +11,9 @@ from torch import Tensor
 from harness import Batch, Subject
 from harness.attention import check_cut, cut, edges_after, observe
 
+ATTENTION_AT_ONCE = 2**26
+"""The most numbers in the attention pattern of one layer in one forward pass."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -64,7 +67,7 @@ class Untouched:
 def run_untouched(subject: Subject, batch: Batch) -> Untouched:
     """One observed forward pass over the examples."""
     scores, outputs_at_query, looks = [], [], []
-    for piece in subject.chunks(batch):
+    for piece in batch.split(rows_at_once(subject, batch)):
         _, query = marked(piece)
         rows = torch.arange(len(piece), device=query.device)
         with observe() as seen:
@@ -99,7 +102,7 @@ def run_cuts(
 
     which_cut = torch.arange(len(cuts), device=device).repeat_interleave(examples)
     which_row = torch.arange(examples, device=device).repeat(len(cuts))
-    size = max(1, subject.chunk_tokens // length)
+    size = rows_at_once(subject, batch, max(shape))
     parts: list[dict[str, Tensor]] = []
     change: list[Tensor] = []
     for which, rows in zip(which_cut.split(size), which_row.split(size), strict=True):
@@ -115,19 +118,29 @@ def run_cuts(
     proven = [(index, row) for index in range(len(cuts)) for row in _provable(keys[index], proofs)]
     which = torch.tensor([index for index, _ in proven], device=device)
     rows = torch.tensor([row for _, row in proven], device=device)
-    tokens = batch.tokens[rows]
-    check = check_cut(
-        subject.model, tokens, _swapped(subject, tokens, keys[which, rows]), edges(which, rows), where[which.cpu()]
-    )
+    leaks, befores = [], []
+    for part in torch.arange(len(proven)).split(size):
+        which_now, tokens = which[part], batch.tokens[rows[part]]
+        swapped = _swapped(subject, tokens, keys[which_now, rows[part]])
+        check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()])
+        leaks.append(check.leak)
+        befores.append(check.before)
+    leak, before = torch.cat(leaks), torch.cat(befores)
     return {
         each.name: Outcome(
             metrics=subject.task.summarise({name: values[index] for name, values in scores.items()}),
             effect=changes[index].max().item(),
-            leak=check.leak[which == index].max().item(),
-            before=check.before[which == index].max().item(),
+            leak=leak[which == index].max().item(),
+            before=before[which == index].max().item(),
         )
         for index, each in enumerate(cuts)
     }
+
+
+def rows_at_once(subject: Subject, batch: Batch, heads: int = 16) -> int:
+    """How many sequences fit into a pass whose attention is held in the open: time x time numbers for each head."""
+    length = batch.tokens.shape[1]
+    return max(1, min(subject.chunk_tokens // length, ATTENTION_AT_ONCE // (length * length * heads)))
 
 
 def _provable(keys: Bool[Tensor, "batch time"], proofs: int) -> list[int]:

@@ -280,7 +280,7 @@ def verdicts(
         yield Scalar(name="score_after_sham", unit=metric.unit, value=sham.metrics[task.headline], headline=True)
     named = []
     for name, share in shares.items():
-        if "head" not in name:
+        if "head" not in name or not before >= 0.5:
             continue
         effect = before - reached(outcomes[name].metrics)
         if share >= max(LOOKS, 2 * uniform) and effect < MATTERS:

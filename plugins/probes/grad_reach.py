@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
+from harness_plugins.probes.conditions import first_group
 from jaxtyping import Float, Int
 from pydantic import PositiveInt
 from torch import Tensor
@@ -48,18 +49,18 @@ class GradReach:
         self.examples = examples
 
     def __call__(self, subject: Subject) -> Iterator[Curve | Scalar | Matrix]:
-        first_group = subject.task.conditions()[0].group
-        conditions = [condition for condition in subject.task.conditions() if condition.group == first_group]
+        conditions = first_group(subject.task)
         steps, at_cue, at_query, profiles = [], [], [], []
         for condition in conditions:
             batch = subject.batch(condition)[: self.examples]
-            sizes = gradient_sizes(subject, batch)
+            sizes = torch.cat([gradient_sizes(subject, piece) for piece in subject.chunks(batch)])
             cue, query = ends(batch)
             rows = torch.arange(len(batch), device=sizes.device)
             steps.append((query - cue).double().mean().item())
             at_cue.append(sizes[rows, cue].mean().item())
             at_query.append(sizes[rows, query].mean().item())
-            profiles.append([_steps_back(sizes, query, back) / at_query[-1] for back in STEPS_BACK])
+            own = at_query[-1] or math.nan
+            profiles.append([_steps_back(sizes, query, back) / own for back in STEPS_BACK])
         cue_gradient = Curve(
             name="cue_gradient",
             unit="logits per embedding",

@@ -62,21 +62,24 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             inside=[condition.inside for condition in conditions],
             headline=key != "untouched",
         )
+    untouched = skill(metric, curves["untouched"][conditions.index(reference(conditions))])
     lost = {what: skill(metric, effect) - skill(metric, 0.0) for what, effect in against_old.items()}
     yield Scalar(
         name="cue_effect",
         unit=metric.unit,
         value=against_old["cue"],
-        verdict=verdict(lost["cue"], lost["distractors"]),
+        verdict=verdict(untouched, lost["cue"], lost["distractors"]),
         headline=True,
     )
     yield Scalar(name="distractor_effect", unit=metric.unit, value=against_old["distractors"], headline=True)
 
 
-def verdict(cue: float, distractors: float) -> str | None:
+def verdict(untouched: float, cue: float, distractors: float) -> str | None:
     """What the answer follows; effects are shares of the way from perfect to chance, and half of it counts."""
-    if math.isnan(cue):
+    if math.isnan(untouched):
         return None
+    if untouched < 0.5:
+        return "has not learned"
     words = [word for word, effect in (("the cue", cue), ("the distractors", distractors)) if effect >= 0.5]
     return f"follows {' and '.join(words)}" if words else "follows neither"
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Annotated
 
+import torch
 from harness_plugins.probes.conditions import first_group, skill
 from pydantic import Field
 
@@ -47,8 +48,13 @@ class PositionExtrapolation:
                 scores.append(math.nan)
                 continue
             batch = subject.batch(condition)  # outside the `try`: what the task cannot make is no limit of the model
+            most = getattr(subject.model, "max_length", None)
             try:
+                if isinstance(most, int) and batch.tokens.shape[1] > most:
+                    raise ValueError(f"the model takes {most} tokens at most (max_length)")
                 scores.append(task.summarise(subject.scores(condition))[task.headline])
+            except torch.OutOfMemoryError:
+                raise  # a limit of the machine
             except (IndexError, RuntimeError, ValueError) as error:
                 shorter = [c.x for c in conditions if c.x < condition.x]
                 limit = max(shorter, default=0.0)

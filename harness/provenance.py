@@ -1,0 +1,52 @@
+"""What produced a record: versions, machine, revision."""
+
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from harness import __version__
+from harness.plan import core_digest
+from harness.schema import Provenance
+
+
+def provenance(device_name: str, threads: int, revision: str | None, dirty: bool | None) -> Provenance:
+    """What is running, where and when."""
+    device = torch.device(device_name)
+    return Provenance(
+        harness=__version__,
+        core=core_digest(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        platform=f"{platform.system()} {platform.machine()}",
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        threads=threads,
+        revision=revision,
+        dirty=dirty,
+        finished=datetime.now(UTC),
+    )
+
+
+@cache
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def git_state(folder: Path) -> tuple[str | None, bool | None]:
+    """Revision of the folder and whether it has uncommitted changes; None, None where git does not answer."""
+    try:
+        revision, status = (
+            subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=True).stdout
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+    return revision.strip(), bool(status.strip())
