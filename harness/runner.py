@@ -269,7 +269,7 @@ class _Run:
         for measurement in measurements:
             if not isinstance(measurement, Scalar | Curve | Matrix):
                 raise TypeError(f"it gave {measurement!r:.60}; a probe yields Scalar, Curve or Matrix")
-        measurements = [type(each).model_validate(each.model_dump()) for each in measurements]
+        measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
         names = [measurement.name for measurement in measurements]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"it gave {', '.join(sorted(twice))} twice; names of measurements are unique")

@@ -348,3 +348,70 @@ def test_results_filter_and_become_rows(tmp_path: Path) -> None:
     row = next(row for row in results.rows() if row["measurement"] == "accuracy")
     assert (row["model"], row["seed"], row["x"]) == ("lstm:hidden=8", 0, 1)
     assert "lstm:hidden=8" in str(results)
+
+
+def test_a_probe_cannot_change_what_the_next_one_measures(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """One that leaves other weights, or training mode, behind fails; the model is as it was for all others."""
+    source = """
+    import torch
+    def vandal(subject):
+        with torch.no_grad():
+            for parameter in subject.model.parameters():
+                parameter.zero_()
+        subject.model.train()
+        return []
+    vandal.stages = ("initial", "trained")
+    """
+    vandal = plugin_file(source) + ":vandal"
+    alone = run(["lstm:hidden=8"], tmp_path / "alone")
+    beside = run(["lstm:hidden=8"], tmp_path / "beside", probes=[vandal, "accuracy"])
+    assert statuses(beside) == ["failed", "failed", "ok"]
+    assert beside.records[0].error is not None
+    assert "it changed the model" in beside.records[0].error.message
+    assert numbers(beside.records[2]) == numbers(alone.records[0])
+
+
+def test_a_listener_that_fails_is_only_warned_about(tmp_path: Path) -> None:
+    """A tracking service that is down costs no measurement."""
+    from harness.registry import default_registry
+
+    class Down:
+        @harness.hookimpl
+        def harness_trial_started(self, trial: Any) -> None:
+            raise ConnectionError("no route")
+
+        @harness.hookimpl
+        def harness_record_written(self, record: Record) -> None:
+            raise ConnectionError("no route")
+
+    manager, plugin = default_registry().manager, Down()
+    manager.register(plugin)
+    try:
+        with pytest.warns(UserWarning, match="ConnectionError: no route"):
+            results = run(["lstm:hidden=8"], tmp_path)
+    finally:
+        manager.unregister(plugin)
+    assert statuses(results) == ["ok"]
+
+
+def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path) -> None:
+    """Half a file of parameters is no model; the numbers come out as before."""
+    first = run(["gpt:layers=1"], tmp_path)
+    (checkpoint,) = (tmp_path / "checkpoints").glob("*.safetensors")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:1000])
+    (record,) = (tmp_path / "records").glob("*.json")
+    record.unlink()
+    again = run(["gpt:layers=1"], tmp_path)
+    assert statuses(again) == ["ok"]
+    assert numbers(again.records[0]) == numbers(first.records[0])
+
+
+def test_measurements_are_validated_before_they_are_written(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Also those that a probe changed behind the schema's back."""
+    source = """
+    from harness import Scalar
+    def p(subject):
+        return [Scalar(name="a", unit="", value=1).model_copy(update={"value": object()})]
+    """
+    results = run(["lstm:hidden=8"], tmp_path / "run", probes=[plugin_file(source) + ":p", "accuracy"])
+    assert statuses(results) == ["failed", "ok"]

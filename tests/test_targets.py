@@ -144,3 +144,16 @@ def test_the_digest_follows_the_source(tmp_path: Path, plugin_file: Callable[...
 
     digests = [digest("a", "x = 1", "y = 1"), digest("b", "x = 2", "y = 1"), digest("c", "x = 1", "y = 2")]
     assert len(set(digests)) == 3
+
+
+def test_the_digest_sees_imports_that_come_later(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """An import inside a function counts before it has run, so that a digest does not depend on what ran before."""
+
+    def digest(folder: str, helper: str) -> str:
+        (tmp_path / folder).mkdir()
+        plugin_file(helper, f"{folder}/late_helper.py")
+        source = "class M:\n    def forward(self):\n        import late_helper\n"
+        return target(plugin_file(source, f"{folder}/plugin.py") + ":M").resolve(Request(name="M")).digest
+
+    assert digest("one", "x = 1") != digest("two", "x = 2")
+    assert digest("three", "x = 1") == digest("four", "x = 1")
