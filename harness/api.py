@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +45,9 @@ class Results:
     def __len__(self) -> int:
         return len(self.records)
 
+    def __getitem__(self, index: int) -> Record:
+        return self.records[index]
+
     def __iter__(self) -> Iterator[Record]:
         return iter(self.records)
 
@@ -80,9 +84,9 @@ class Results:
 
     def render(self, format: "Format" = "text") -> str:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
-        from harness.report import render
+        from harness.report import can_draw, render
 
-        return render(list(self.records), self.suite, format=format)
+        return render(list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding))
 
     def __str__(self) -> str:
         return self.render()
@@ -150,9 +154,9 @@ def build_suite(
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:
-        experiment: dict[str, Any] = {"models": list(models), "stages": stages}
-        experiment |= {"tasks": list(tasks)} if tasks else {}
-        experiment |= {"probes": list(probes)} if probes else {}
+        experiment: dict[str, Any] = {"models": _listed(models), "stages": stages}
+        experiment |= {"tasks": _listed(tasks)} if tasks else {}
+        experiment |= {"probes": _listed(probes)} if probes else {}
         given = {"experiments": [experiment]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
     try:
@@ -160,6 +164,11 @@ def build_suite(
     except ValidationError as error:
         raise RequestError(f"the request is wrong:\n{explain(error, Suite)}") from None
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def _listed(requests: str | Sequence[str | Request]) -> list[str | Request]:
+    """One request may be given without a list around it."""
+    return [requests] if isinstance(requests, str) else list(requests)
 
 
 def find_suite(name: str) -> Suite:

@@ -126,7 +126,7 @@ def run(
     out = out or api.default_out(asked)
     if dry_run:
         _print_plan(plan, out)
-        return
+        context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
         with _progress() as report:
             results = api.execute(
@@ -165,6 +165,8 @@ def _print_plan(plan: Any, out: Path) -> None:
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
         what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
+        if planned.broken:
+            click.echo(f"  cannot run: {planned.broken.message}")
         for cell in planned.cells:
             click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
     click.echo(f"{len(plan.trials)} trials, {len(plan.cells)} cells; records would go to {out}/records")

@@ -105,6 +105,8 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
                             if cell.id not in known:
                                 known.add(cell.id)
                                 entry.cells.append(cell)
+    if not crossed:
+        raise RequestError("there is nothing to measure: none of the probes looks at the stages that were asked for")
     if suite.claims:
         _check_claims(suite, resolver, crossed)
     return Plan(suite, list(planned.values()))

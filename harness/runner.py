@@ -344,7 +344,7 @@ def blame(use: PluginUse, doing: str) -> Iterator[None]:
         yield
     except (Skip, HarnessError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
         raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error)}") from error
 

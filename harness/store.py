@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,12 @@ class RunDirectory:
     def read_suite(self) -> Suite | None:
         """The suite last run into this directory, if there is one."""
         path = self.path / "suite.json"
-        return Suite.model_validate_json(path.read_bytes()) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return Suite.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            raise RequestError(f"the suite {str(path)!r} cannot be read; delete it and run the suite again") from error
 
     def write_record(self, record: Record) -> None:
         """Write a record so that after any crash the file is there as a whole, or not at all."""
@@ -81,13 +87,10 @@ class RunDirectory:
 
     def clear(self) -> None:
         """Delete the records, learning curves and checkpoints of earlier runs; nothing else."""
-        for folder, pattern in (
-            (self.records, "*.json"),
-            (self.trials, "*.json"),
-            (self.checkpoints, "*.safetensors"),
-        ):
-            for path in folder.glob(pattern):
-                path.unlink()
+        for folder in (self.records, self.trials, self.checkpoints):
+            for path in folder.iterdir():
+                if re.fullmatch(r"\.?[0-9a-f]{16}\.(json|safetensors)(\..*\.tmp)?", path.name):
+                    path.unlink()
 
     def checkpoint(self, trial_id: str) -> Path:
         """Where the trained parameters of a trial are kept."""

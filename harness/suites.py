@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -178,7 +178,7 @@ class Experiment(Strict):
     probes: list[Request] = Field(default=[Request(name="accuracy")], min_length=1)
     training: dict[str, Any] = {}
     """Training settings of this experiment; they win over the suite's and the plugins' own."""
-    stages: list[Literal["initial", "trained"]] | None = None
+    stages: Annotated[list[Literal["initial", "trained"]], Field(min_length=1)] | None = None
     """Only these stages; None: whatever each probe looks at."""
 
 

@@ -195,6 +195,7 @@ def _module_of(entry: Entry) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses and pickling look modules up by name
         folder = str(Path(place).parent)
+        before = set(sys.modules)
         sys.path.insert(0, folder)  # as if it were run as a script, so that it can import its neighbours
         try:
             spec.loader.exec_module(module)
@@ -203,6 +204,10 @@ def _module_of(entry: Entry) -> ModuleType:
             raise
         finally:
             sys.path.remove(folder)
+            # the module keeps its neighbours; the next file may have others of the same names
+            for each in set(sys.modules) - before - {name}:
+                if str(Path(getattr(sys.modules[each], "__file__", None) or "/").parent).startswith(folder):
+                    del sys.modules[each]
     return sys.modules[name]
 
 

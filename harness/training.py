@@ -18,6 +18,9 @@ VALIDATION_BATCHES = 4
 """The validation loss is the mean over this many batches drawn once, from a stream of their own."""
 
 
+REMEDY = "try a smaller learning rate (--training lr=...), gradient clipping or warm-up"
+
+
 class Outcome(NamedTuple):
     """What `train` gives back."""
 
@@ -94,6 +97,8 @@ def train(
         _check_finite(taken, step)
         mean_loss = taken.mean().item()
         curve.append({"step": step, "loss": mean_loss, "validation_loss": validate(model, task, validation)})
+        if not math.isfinite(curve[-1]["validation_loss"]):
+            raise DivergedError(f"the validation loss became {curve[-1]['validation_loss']} at step {step}; {REMEDY}")
         progress(step / steps)
         if training.patience is not None:
             if curve[-1]["validation_loss"] < best:
@@ -149,10 +154,7 @@ def _check_finite(losses: Tensor, step: int) -> None:
     if not finite.all():
         first = int((~finite).nonzero()[0])
         at = step - len(losses) + 1 + first
-        raise DivergedError(
-            f"the training loss became {losses[first].item()} at step {at}; try a smaller learning rate "
-            "(--training lr=...), gradient clipping or warm-up"
-        )
+        raise DivergedError(f"the training loss became {losses[first].item()} at step {at}; {REMEDY}")
 
 
 def validate(model: nn.Module, task: Task, batches: list[Batch]) -> float:

@@ -98,6 +98,7 @@ def test_the_commands_of_the_guide_work(environment: dict[str, str], tmp_path: P
     assert len(digests.pop()) == 16
 
 
+@pytest.mark.slow
 def test_a_new_task_and_a_new_probe_work_as_written(environment: dict[str, str], tmp_path: Path) -> None:
     """Installed, run together, and tested by their own tests, which hold every check."""
     shell("harness new task acme-task && harness new probe acme-probe --into sub", tmp_path, environment)

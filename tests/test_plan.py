@@ -154,6 +154,12 @@ def test_built_in_suites_are_valid() -> None:
         assert make_plan(api.find_suite(entry.spec.name), default_registry()).cells, entry.spec.name
 
 
+def test_nothing_to_measure_is_a_wrong_request() -> None:
+    """`accuracy` looks at trained models only."""
+    with pytest.raises(RequestError, match="nothing to measure"):
+        plan("lstm", stages=["initial"])
+
+
 def test_plans_are_immutable() -> None:
     """What was planned is what runs."""
     with pytest.raises(dataclasses.FrozenInstanceError):

@@ -129,6 +129,7 @@ def test_a_torn_record_is_measured_again(tmp_path: Path) -> None:
         ("", "logits = logits.argmax(-1)", "is expected"),
         ("", "if self.training: raise OSError('disk')", "training on"),
         ("", "if self.training: logits = logits / 0", "at step 1;"),
+        ("", "if self.training: import sys; sys.exit(0)", "training on"),
     ],
 )
 def test_a_broken_model_fails_its_own_cells(

@@ -139,10 +139,10 @@ def test_clearing_leaves_other_files_alone(tmp_path: Path) -> None:
     """--fresh deletes records, not what a user put beside them."""
     store = RunDirectory(tmp_path)
     store.create()
-    store.write_record(make_record())
+    store.write_record(make_record().model_copy(update={"id": "0123456789abcdef"}))
     (tmp_path / "notes.md").write_text("mine")
-    (store.records / "figure.png").write_text("mine")
+    (store.records / "patients.json").write_text("{}")
     store.clear()
-    assert list(store.read_records()) == []
+    assert not (store.records / "0123456789abcdef.json").exists()
     assert (tmp_path / "notes.md").exists()
-    assert (store.records / "figure.png").exists()
+    assert (store.records / "patients.json").exists()

@@ -107,6 +107,14 @@ def test_divergence_is_found_at_its_step() -> None:
         fit({"steps": 20, "validate_every": 10}, task=Explodes())
 
 
+def test_a_model_that_ends_as_nan_has_diverged() -> None:
+    """Also if the last update did it, after the last training loss was computed."""
+    model = nn.Linear(1, 1)
+    model.weight.register_hook(lambda gradient: gradient * float("nan"))
+    with pytest.raises(DivergedError, match="validation loss became nan at step 1;"):
+        fit({"steps": 1, "clip": None}, model=model)
+
+
 def test_early_stop_keeps_the_best_parameters() -> None:
     """With patience, training ends when the validation loss no longer falls, at the best model, not the last one."""
 

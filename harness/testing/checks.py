@@ -163,7 +163,7 @@ class Checker:
             return CheckResult(check, "failed", str(failed), failed.where)
         except (NotApplicable, Skip) as reason:
             return CheckResult(check, "not applicable", str(reason))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return CheckResult(check, "failed", f"it raised {describe(error)}", place_of_error(error))
         return CheckResult(check, "passed", note or "")
 
