@@ -44,7 +44,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":  # on demand, since reading it takes longer than all the rest
-        return metadata.version("sequence-harness")
+        globals()[name] = metadata.version("sequence-harness")
+        return globals()[name]
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'harness' has no attribute {name!r}")

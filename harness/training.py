@@ -1,9 +1,11 @@
 """The one training loop. It never looks at which task or model it trains: the task owns data, loss and score."""
 
 import copy
+import inspect
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -73,7 +75,10 @@ def train(
     steps = total_steps(training, task)
     if steps == 0:
         return Outcome(Trained(steps=0, stopped="budget", loss=math.nan, validation_loss=math.nan, seconds=0.0), [])
-    optimizer = _optimizer(model, training)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")
+    optimizer = _optimizer(parameters, training)
     stream = iter(task.train(training.batch_size, seeded("train", seed)))
     validation = list(islice(task.validation(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
     validation = [batch.to(device) for batch in validation]
@@ -88,7 +93,15 @@ def train(
     model.train()
     for step in range(1, steps + 1):
         _set_learning_rate(optimizer, training, step)
-        losses[(step - 1) % window] = _step(model, task, training, optimizer, stream, device)
+        batch = next(stream).to(device)
+        loss = task.loss(model(batch.tokens), batch)
+        for parameter in parameters:
+            parameter.grad = None
+        loss.backward()
+        if training.clip is not None:
+            nn.utils.clip_grad_norm_(parameters, training.clip)
+        optimizer.step()
+        losses[(step - 1) % window] = loss.detach()
         if step % window and step != steps:
             if step % 10 == 0:
                 progress(step / steps)
@@ -116,37 +129,27 @@ def train(
     return Outcome(Trained(steps=step, stopped=stopped, loss=mean_loss, validation_loss=final, seconds=seconds), curve)
 
 
-def _optimizer(model: nn.Module, training: Training) -> torch.optim.Optimizer:
-    kind = torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
-        raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")
+def _optimizer(parameters: list[nn.Parameter], training: Training) -> torch.optim.Optimizer:
+    kind = _lean(torch.optim.AdamW if training.optimizer == "adamw" else torch.optim.Adam)
     fused = all(parameter.is_floating_point() for parameter in parameters)  # PyTorch fuses no complex ones
     return kind(parameters, lr=training.lr, weight_decay=training.weight_decay, fused=fused)
+
+
+@cache
+def _lean(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
+    """The same optimiser without the guards for PyTorch's compiler: they import it, which takes as long as importing
+    all the rest of PyTorch (2 seconds and 75 MiB here) in every process that trains."""
+    lean = {
+        "step": torch.no_grad()(inspect.unwrap(kind.step)),
+        "add_param_group": inspect.unwrap(kind.add_param_group),
+    }
+    return type(kind.__name__, (kind,), lean)
 
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, training: Training, step: int) -> None:
     if step <= training.warmup:
         for group in optimizer.param_groups:
             group["lr"] = training.lr * step / training.warmup
-
-
-def _step(
-    model: nn.Module,
-    task: Task,
-    training: Training,
-    optimizer: torch.optim.Optimizer,
-    stream: Iterator[Batch],
-    device: torch.device,
-) -> Tensor:
-    batch = next(stream).to(device)
-    loss = task.loss(model(batch.tokens), batch)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    if training.clip is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), training.clip)
-    optimizer.step()
-    return loss.detach()
 
 
 def _check_finite(losses: Tensor, step: int) -> None:
