@@ -3,18 +3,20 @@
 import math
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 from textwrap import shorten
 from typing import Any, Literal
 
+from harness.errors import did_you_mean
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar
 from harness.statistics import FEW_SEEDS, current, name_seeds
 from harness.suites import Claim, Request, Selection, parse_request
 
-Outcome = Literal["holds", "does not hold", "undecided"]
+Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
+"""`cannot be read`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
 
@@ -32,8 +34,12 @@ class Verdict:
     """Why the verdict is what it is, in one line."""
 
 
-class UnreadableError(Exception):
-    """The selection does not lead to a number; the message says why."""
+class MissingError(Exception):
+    """A seed has nothing to read; the message says why."""
+
+
+class UnreadableError(MissingError):
+    """It was measured, and the selection does not lead to a number: the claim is wrong."""
 
 
 def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) -> Verdict:
@@ -43,7 +49,8 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     margin). `every` and `worst` hold if all seeds support the claim and fail by one that contradicts it;
     `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
     over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
-    one, leave the claim undecided.
+    one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
+    it cannot be read.
 
     Args:
         claim: the claim.
@@ -59,7 +66,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
             return Verdict(claim, "undecided", {}, trouble)
 
     numbers: Pairs = {}
-    gaps: dict[int, str] = {}
+    gaps: dict[int, MissingError] = {}
     for seed in sorted({*seeds, *(r.seed for r in own)}):
         try:
             value = _of_seed(claim, own, seed)
@@ -68,14 +75,17 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
                 numbers[seed] = (value, claim.value)
             else:
                 numbers[seed] = (value, claim.factor * _of_seed(other, reference, seed))
-        except UnreadableError as error:
-            gaps[seed] = str(error)
+        except MissingError as error:
+            gaps[seed] = error
     verdict, explanation = _decide(claim, numbers, gaps)
     return Verdict(claim, verdict, numbers, explanation)
 
 
-def _decide(claim: Claim, numbers: Pairs, gaps: dict[int, str]) -> tuple[Outcome, str]:
+def _decide(claim: Claim, numbers: Pairs, gaps: dict[int, MissingError]) -> tuple[Outcome, str]:
     """The verdict and why."""
+    wrong = {seed: gap for seed, gap in gaps.items() if isinstance(gap, UnreadableError)}
+    if wrong and not numbers:
+        return "cannot be read", _gap_text(wrong)
     if not numbers:
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
     supports = {seed: _supports(claim, *pair) for seed, pair in numbers.items()}
@@ -121,10 +131,10 @@ def _unclear(claim: Claim, numbers: Pairs, subject: str) -> str:
     return f"NaN at {name_seeds(bad)}" if bad else f"{subject} within the margin of {claim.margin:g}"
 
 
-def _gap_text(gaps: dict[int, str]) -> str:
+def _gap_text(gaps: Mapping[int, MissingError]) -> str:
     reasons: dict[str, list[int]] = {}
-    for seed, reason in gaps.items():
-        reasons.setdefault(reason, []).append(seed)
+    for seed, gap in gaps.items():
+        reasons.setdefault(str(gap), []).append(seed)
     return "; ".join(f"{name_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
@@ -198,15 +208,15 @@ def _of_seed(selection: Selection, records: list[Record], seed: int) -> float:
     """The selected number of a seed.
 
     Raises:
-        UnreadableError: with the reason why there is none.
+        MissingError: with the reason why there is none.
     """
     record = next((r for r in records if r.seed == seed), None)
     if record is None:
-        raise UnreadableError("no record")
+        raise MissingError("no record")
     if record.status == "skipped":
-        raise UnreadableError(f"skipped: {record.reason}")
+        raise MissingError(f"skipped: {record.reason}")
     if record.error is not None:
-        raise UnreadableError(shorten(f"failed: {record.error.type}: {record.error.message}", 200))
+        raise MissingError(shorten(f"failed: {record.error.type}: {record.error.message}", 200))
     return select_number(selection, record)
 
 
@@ -283,7 +293,11 @@ def _indices(
     for place in wanted:
         index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
         if index is None:
-            raise UnreadableError(f"{place!r} is not among {what}: {', '.join(map(_place, places))}")
+            known = [_place(each) for each in places]
+            words = [*known, *(("inside", "beyond") if inside is not None else ())]
+            guess = did_you_mean(place, words) if isinstance(place, str) else ""
+            listed = shorten(", ".join(known), 200, placeholder=" ...")
+            raise UnreadableError(f"{_place(place)} is not among {what}: {listed}.{guess}")
         found.append(index)
     return found
 

@@ -7,7 +7,10 @@ reader takes, and come back as floats.
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from harness.errors import did_you_mean
+from harness.vocabulary import Stage
 
 SCHEMA_VERSION = 1
 """Written into every record; records of older versions stay readable."""
@@ -23,6 +26,20 @@ class Strict(BaseModel):
         protected_namespaces=(),
         use_attribute_docstrings=True,
     )
+
+
+def _no_flag(value: Any) -> Any:
+    """Refuse `true`, which pydantic would take for 1."""
+    if isinstance(value, bool):
+        raise ValueError("Input should be a number")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_no_flag)]
+"""A whole number that a user writes."""
+Number = Annotated[float, BeforeValidator(_no_flag)]
+"""A number that a user writes, perhaps infinity."""
+Finite = Annotated[Number, Field(allow_inf_nan=False)]
 
 
 class Scalar(Strict):
@@ -139,23 +156,23 @@ class Training(Strict):
 
     optimizer: Literal["adamw", "adam"] = "adamw"
     """Fused `torch.optim` optimiser."""
-    lr: float = Field(1e-3, gt=0)
+    lr: Finite = Field(1e-3, gt=0)
     """Learning rate after warm-up."""
-    weight_decay: float = Field(0.0, ge=0)
+    weight_decay: Finite = Field(0.0, ge=0)
     """Decoupled for adamw, L2 for adam."""
-    warmup: int = Field(0, ge=0)
+    warmup: Count = Field(0, ge=0)
     """Steps over which the learning rate rises linearly from 0."""
-    clip: float | None = Field(1.0, gt=0)
+    clip: Finite | None = Field(1.0, gt=0)
     """Largest norm of the whole gradient; None for no clipping."""
-    steps: int | None = Field(1000, ge=0)
+    steps: Count | None = Field(1000, ge=0)
     """Optimiser steps; give this or `epochs`."""
-    epochs: float | None = Field(None, gt=0)
+    epochs: Finite | None = Field(None, gt=0)
     """Passes over a finite training set; instead of `steps`."""
-    batch_size: int = Field(64, ge=1)
+    batch_size: Count = Field(64, ge=1)
     """Sequences per step."""
-    validate_every: int = Field(100, ge=1)
+    validate_every: Count = Field(100, ge=1)
     """Steps between two looks at the validation loss (the learning curve)."""
-    patience: int | None = Field(None, ge=1)
+    patience: Count | None = Field(None, ge=1)
     """Early stop: after this many looks without a better validation loss; None for a fixed budget."""
 
     @model_validator(mode="after")
@@ -202,7 +219,7 @@ class Cell(Strict):
     """Content hash of everything that decides the result; the record's file name."""
     trial: Trial
     probe: PluginUse
-    stage: Literal["initial", "trained"]
+    stage: Stage
     examples: int = Field(ge=1)
     """Evaluation examples per condition."""
 
@@ -271,7 +288,7 @@ class Record(Strict):
     """How training went; None at the initial stage and where nothing was trained."""
     pretrained: bool = False
     """Whether the model came with its weights and was measured as it is, not trained."""
-    stage: Literal["initial", "trained"]
+    stage: Stage
     """Whether the model was measured as constructed or after training."""
     seed: int
     examples: int = Field(ge=1)
@@ -303,4 +320,5 @@ class Record(Strict):
         for measurement in self.measurements:
             if measurement.name == name:
                 return measurement
-        raise KeyError(f"no measurement {name!r}; there are: {', '.join(m.name for m in self.measurements)}")
+        known = [m.name for m in self.measurements]
+        raise KeyError(f"no measurement {name!r}.{did_you_mean(name, known)} There are: {', '.join(known) or 'none'}")

@@ -1,15 +1,17 @@
 """What a user asks for: requests (`gpt:position=none,layers=4`), suites and the claims they test."""
 
 import json
+import math
 import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from harness.errors import RequestError, did_you_mean
-from harness.schema import Strict
+from harness.schema import Count, Finite, Number, Strict
+from harness.vocabulary import Stage
 
 Comparison = Literal[">", ">=", "<", "<="]
 
@@ -115,9 +117,9 @@ class Selection(Strict):
     """The task as the suite names it."""
     probe: Request
     """The probe that measured it."""
-    stage: Literal["initial", "trained"] = "trained"
+    stage: Stage = "trained"
     """When it was measured."""
-    metric: str
+    metric: str = Field(min_length=1)
     """Name of the measurement."""
     at: float | str | list[float] | list[str] | None = None
     """For a curve: the x to read, a list of them, or `inside` / `beyond` the trained range; None for all.
@@ -128,6 +130,19 @@ class Selection(Strict):
     """For a curve: divide by the value at this x."""
     reduce: Literal["min", "max", "mean", "range"] | None = None
     """How several values become one number; needed where there are several."""
+
+    @model_validator(mode="after")
+    def _leads_to_one_number(self) -> "Selection":
+        if self.row is not None and self.relative_to is not None:
+            raise ValueError("`row` is for a matrix and `relative_to` for a curve; leave one out")
+        for name in ("at", "row", "relative_to"):
+            value = getattr(self, name)
+            places = value if isinstance(value, list) else [value]
+            if not places or any(place != place for place in places):  # NaN differs from itself
+                raise ValueError(f"`{name}` = {value} is no place; name one, or leave it out for all")
+            if len(places) > 1 and self.reduce is None:
+                raise ValueError(f"`{name}` gives {len(places)} numbers; say with `reduce` how they become one")
+        return self
 
 
 class Claim(Selection):
@@ -143,13 +158,13 @@ class Claim(Selection):
     """Where it was made."""
     comparison: Comparison
     """How the number must stand to the value."""
-    value: float | None = None
-    """The value to compare with; or use `than`."""
+    value: Number | None = None
+    """The value to compare with, perhaps infinity; or use `than`."""
     than: dict[str, Any] | None = None
-    """Fields of another selection to compare with, seed by seed."""
-    factor: float = 1.0
+    """Fields of another selection to compare with, seed by seed; `none` unsets one."""
+    factor: Finite = 1.0
     """Multiplies the other selection's number before it is compared."""
-    margin: float = Field(0.0, ge=0)
+    margin: Finite = Field(0.0, ge=0)
     """Numbers closer to the value than this decide nothing (for example the sampling error of an accuracy)."""
     seeds: Literal["every", "median", "best", "worst", "some"] = "every"
     """Of what the claim speaks: every seed (one clear counterexample refutes it), some seed (one clear example is
@@ -159,15 +174,23 @@ class Claim(Selection):
     def _one_reference(self) -> "Claim":
         if (self.value is None) == (self.than is None):
             raise ValueError("give either `value` or `than` to compare with")
-        self.other()
+        if self.value is not None and math.isnan(self.value):
+            raise ValueError("`value` is NaN, and nothing is above or below that; give a number")
+        if self.factor == 0 or (self.than is None and self.factor != 1):
+            raise ValueError("`factor` multiplies the number of `than`: give both, and a factor that is not 0")
+        if self.other() == Selection.model_validate(self._selected()):
+            raise ValueError("`than` selects what the claim itself does; say in which field they differ")
         return self
 
     def other(self) -> Selection | None:
         """The selection to compare with, if the claim compares two."""
         if self.than is None:
             return None
-        own = self.model_dump(include=set(Selection.model_fields), exclude_none=True)
-        return Selection.model_validate({**own, **self.than})
+        own = self._selected() | self.than
+        return Selection.model_validate({key: None if value == "none" else value for key, value in own.items()})
+
+    def _selected(self) -> dict[str, Any]:
+        return self.model_dump(include=set(Selection.model_fields), exclude_none=True)
 
 
 class Experiment(Strict):
@@ -178,18 +201,27 @@ class Experiment(Strict):
     probes: list[Request] = Field(default=[Request(name="accuracy")], min_length=1)
     training: dict[str, Any] = {}
     """Training settings of this experiment; they win over the suite's and the plugins' own."""
-    stages: Annotated[list[Literal["initial", "trained"]], Field(min_length=1)] | None = None
+    stages: Annotated[list[Stage], Field(min_length=1)] | None = None
     """Only these stages; None: whatever each probe looks at."""
+
+
+def _folder(name: str) -> str:
+    if not re.fullmatch(r"\w[\w.+-]{0,99}", name):
+        raise ValueError(
+            "the name becomes a folder: at most 100 letters, digits and . _ + -, with a letter or digit first"
+        )
+    return name
 
 
 class Suite(Strict):
     """Experiments that belong together, and the claims they test."""
 
-    name: str = Field("run", pattern=r"^[\w.+-]+$")
+    name: Annotated[str, AfterValidator(_folder)] = "run"
+    """What reports and the folder of its records are called; a file's own name if not said."""
     summary: str = ""
-    seeds: int = Field(3, ge=1)
+    seeds: Count = Field(3, ge=1)
     """Seeds 0 to seeds - 1."""
-    examples: int = Field(512, ge=1)
+    examples: Count = Field(512, ge=1)
     """Evaluation examples per condition."""
     training: dict[str, Any] = {}
     """Training settings for all experiments; they win over what the plugins recommend."""
@@ -216,19 +248,27 @@ def load_suite(path: Path) -> Suite:
         raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
 
 
+BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]")
+"""What pydantic adds to a place where a value may be of several types."""
+
+
 def explain(error: ValidationError, model: type[Strict]) -> str:
     """A pydantic error in one line per problem: where, what was received, what would be right."""
     parts: dict[object, type[Strict]] = {"experiments": Experiment, "claims": Claim}
-    lines = []
+    found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
-        where = ".".join(str(part) for part in problem["loc"] if part not in ("function-before", "str"))
+        where = ".".join(str(part) for part in problem["loc"] if part not in BRANCHES) or "suite"
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
             known = parts.get(problem["loc"][0], model) if len(problem["loc"]) > 1 else model
-            lines.append(f"  {where}: unknown key.{did_you_mean(key, known.model_fields)}")
+            message = f"unknown key.{did_you_mean(key, known.model_fields)}"
         elif problem["type"] == "missing":
-            lines.append(f"  {where}: missing; add it")
+            message = "missing; add it"
         else:
-            message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"  {where or 'suite'}: {message} (received {problem['input']!r:.80})")
-    return "\n".join(lines)
+            received = problem["input"]
+            named = isinstance(received, dict) and "text" in received
+            shown = f"in the claim {received['text']!r:.80}" if named else f"received {received!r:.80}"
+            message = f"{problem['msg'].removeprefix('Value error, ')} ({shown})"
+        found.setdefault(where, []).append(message)
+    lines = [f"  {where}: {'; or: '.join(messages)}" for where, messages in found.items()]
+    return "\n".join([*lines[:10], f"  and {len(lines) - 10} more"] if len(lines) > 10 else lines)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from record_factory import curve, record, use
 
 from harness.claims import judge, matches
@@ -179,19 +180,102 @@ def test_reading_a_matrix(fields: dict[str, Any], number: float) -> None:
 @pytest.mark.parametrize(
     ("fields", "explanation"),
     [
-        ({"metric": "speed"}, "no measurement 'speed'; there are: accuracy, score"),
+        ({"metric": "scoer"}, "no measurement 'scoer'. Did you mean 'score'? There are: accuracy, score"),
         ({"metric": "accuracy"}, "accuracy has 5 numbers here; give `at` or `reduce`"),
-        ({"metric": "accuracy", "at": 7}, "7.0 is not among the x of accuracy: 1, 10, 20, 50, 100"),
+        ({"metric": "accuracy", "at": 7}, "7 is not among the x of accuracy: 1, 10, 20, 50, 100."),
+        (
+            {"metric": "accuracy", "at": "insied"},
+            "insied is not among the x of accuracy: 1, 10, 20, 50, 100. Did you mean 'inside'?",
+        ),
         ({"metric": "accuracy", "at": "beyond", "reduce": "min"}, "accuracy has nothing at beyond"),
         ({"metric": "accuracy", "row": "1"}, "accuracy is a curve; `row` has no meaning here"),
         ({"metric": "score", "at": 7}, "score is a single number; `at` has no meaning here"),
     ],
 )
 def test_a_selection_that_leads_nowhere_is_explained(fields: dict[str, Any], explanation: str) -> None:
-    """The claim stays undecided and says what to change."""
+    """The claim is wrong, which is not the same as undecided, and says what to change; missing seeds are no excuse."""
     measured = record(curve([1.0] * 5, inside=[True] * 5), Scalar(name="score", unit="", value=1.0))
-    verdict = judge(claim(**fields), [measured])
-    assert (verdict.verdict, verdict.explanation) == ("undecided", f"seed 0: {explanation}")
+    verdict = judge(claim(**fields), [measured], seeds=range(3))
+    assert (verdict.verdict, verdict.explanation) == ("cannot be read", f"seed 0: {explanation}")
+
+
+def test_what_it_is_compared_with_may_lead_nowhere_too() -> None:
+    """A mistyped name in `than` is told as one in the claim."""
+    verdict = judge(claim(than={"metric": "scoer"}), scores(1.0, 1.0, 1.0))
+    assert verdict.verdict == "cannot be read"
+    assert verdict.explanation == "seeds 0-2: no measurement 'scoer'. Did you mean 'score'? There are: score"
+
+
+def test_a_measurement_that_some_seeds_lack_leaves_the_claim_undecided() -> None:
+    """The name is right, since one seed has it; the others are gaps like a failed seed."""
+    other = Scalar(name="other", unit="", value=1.0)
+    verdict = judge(claim(), [*scores(1.0), record(other, seed=1), record(other, seed=2)])
+    assert verdict.verdict == "undecided"
+    assert verdict.explanation.startswith("seeds 1, 2: no measurement 'score'")
+
+
+def test_many_places_are_not_all_listed() -> None:
+    """A matrix of a large model has hundreds of rows; the explanation still fits a few lines."""
+    heads = [f"layer {layer} head {head}" for layer in range(24) for head in range(16)]
+    matrix = Matrix(
+        name="share",
+        unit="share",
+        values=[[1.0]] * len(heads),
+        rows=heads,
+        columns=["subject"],
+        row_label="head",
+        column_label="role",
+    )
+    explanation = judge(claim(metric="share", row="layer 3 haed 7"), [record(matrix)]).explanation
+    assert explanation.endswith("... Did you mean 'layer 3 head 7'?")
+    assert len(explanation) < 300
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"than": {}}, "selects what the claim itself does"),
+        ({"model": "gpt", "than": {"model": "gpt"}}, "selects what the claim itself does"),
+        ({"than": {"modle": "gpt"}}, "modle"),
+        ({"value": None}, "either `value` or `than`"),
+        ({"value": NAN}, "`value` is NaN"),
+        ({"value": True}, "should be a number"),
+        ({"at": []}, r"`at` = \[\] is no place"),
+        ({"row": []}, r"`row` = \[\] is no place"),
+        ({"at": NAN}, "`at` = nan is no place"),
+        ({"at": [1, NAN], "reduce": "min"}, "is no place"),
+        ({"relative_to": NAN}, "`relative_to` = nan is no place"),
+        ({"at": [1, 10]}, "`at` gives 2 numbers"),
+        ({"row": ["a", "b"]}, "`row` gives 2 numbers"),
+        ({"row": "a", "relative_to": 1}, "leave one out"),
+        ({"metric": ""}, "at least 1 character"),
+        ({"than": {"model": "gpt"}, "factor": 0}, "`factor`"),
+        ({"than": {"model": "gpt"}, "factor": NAN}, "finite number"),
+        ({"factor": 2}, "`factor` multiplies the number of `than`"),
+        ({"margin": -1}, "greater than or equal to 0"),
+        ({"margin": NAN}, "greater than or equal to 0"),
+        ({"margin": math.inf}, "finite number"),
+    ],
+)
+def test_a_claim_that_could_never_be_decided_is_refused(fields: dict[str, Any], said: str) -> None:
+    """When the suite is read, and not after the models were trained."""
+    with pytest.raises(ValidationError, match=said):
+        claim(**fields)
+
+
+def test_infinity_is_a_value() -> None:
+    """`at least infinity` says that a number never falls, for example a distance that is never reached."""
+    assert judge(claim(value=math.inf, comparison=">="), scores(math.inf, math.inf, math.inf)).verdict == "holds"
+
+
+def test_the_other_selection_can_unset_a_field() -> None:
+    """A curve at a place against a single number, which is at none."""
+    records = [
+        record(curve([0.9, 0.8, 0.7, 0.6, 0.5]), Scalar(name="score", unit="", value=0.75), seed=seed)
+        for seed in range(3)
+    ]
+    verdict = judge(claim(metric="accuracy", at=10, than={"metric": "score", "at": "none"}), records)
+    assert (verdict.verdict, verdict.numbers[0]) == ("holds", (0.8, 0.75))
 
 
 def test_nan_at_one_place_is_nan() -> None:

@@ -1,0 +1,11 @@
+"""Words that the command line, suites, records and reports share. Imports nothing heavy, so that `--help` is fast."""
+
+from typing import Literal, get_args
+
+Stage = Literal["initial", "trained"]
+"""When a model is measured: as constructed, or after training."""
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+Format = Literal["text", "markdown", "latex", "csv", "json"]
+"""How a report is written: the first three for people, the others for programs."""
+FORMATS: tuple[Format, ...] = get_args(Format)
