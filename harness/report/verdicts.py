@@ -92,5 +92,6 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         f"Of {len(verdicts)} claim{'s' if len(verdicts) != 1 else ''},"
         f" {holding} {'holds' if holding == 1 else 'hold'},"
         f" {failing} {'does' if failing == 1 else 'do'} not hold,"
-        f" {open_} {'is' if open_ == 1 else 'are'} undecided."
+        f" {open_} {'is' if open_ == 1 else 'are'} undecided"
+        f"{f', {unread} cannot be read' if (unread := counts['cannot be read']) else ''}."
     )
