@@ -15,11 +15,13 @@ def title(benchmark: Any, name: str) -> None:
 
 
 def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 5) -> float:
-    """Shortest time of one over shortest time of the other, taken in turns, in processor time of this process."""
-    shortest = [float("inf")] * 2
-    for _ in range(rounds):
-        for index, run in enumerate((ours, theirs)):
+    """Shortest time of one over shortest time of the other, in processor time of this process; taken in turns, each
+    first as often as second, so that what else the machine does hits both."""
+    runs = [ours, theirs]
+    shortest = dict.fromkeys(runs, float("inf"))
+    for turn in range(rounds):
+        for run in runs if turn % 2 else reversed(runs):
             started = time.process_time()
             run()
-            shortest[index] = min(shortest[index], time.process_time() - started)
-    return shortest[0] / shortest[1]
+            shortest[run] = min(shortest[run], time.process_time() - started)
+    return shortest[ours] / shortest[theirs]

@@ -12,7 +12,8 @@ import pytest
 @pytest.fixture(autouse=True)
 def _one_thread(request: pytest.FixtureRequest) -> None:
     """One thread, unless a benchmark starts processes of its own."""
-    if not request.config.getoption("benchmark_skip"):
+    option = request.config.getoption
+    if option("benchmark_only") or not option("benchmark_skip"):
         import torch
 
         torch.set_num_threads(1)

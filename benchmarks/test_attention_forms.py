@@ -1,4 +1,4 @@
-"""Sequential against matrix attention: the same numbers five ways (width 32, one head, causal)."""
+"""Sequential against matrix attention: the same numbers five ways (width 32, one head, causal, one thread)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +18,8 @@ CASES = [
     )
     if length <= longest
 ]
+shortest: dict[tuple[int, str, str], float] = {}
+"""Seconds of what was timed before, by length, direction and form."""
 
 
 @pytest.mark.parametrize("direction", ["forward", "forward+backward"])
@@ -50,4 +52,15 @@ def test_attention(benchmark: Any, built: Callable[..., Any], form: str, length:
     memory = peak_memory(run) / 2**20
     benchmark.extra_info["peak_MiB"] = memory
     benchmark(run)
-    title(benchmark, f"{form}, peak {memory:.0f} MiB")
+    words = [form, *(f"{ratio:,.4g}x the {other}" for other, ratio in gains(benchmark, length, direction, form))]
+    title(benchmark, f"{', '.join(words)}, peak {memory:.1f} MiB")
+
+
+def gains(benchmark: Any, length: int, direction: str, form: str) -> list[tuple[str, float]]:
+    """How many times as fast as the double loop and as the matrix, where those were timed."""
+    if benchmark.stats is None:
+        return []
+    shortest[length, direction, form] = own = benchmark.stats.stats.min
+    others = {"matrix": ("double_loop", "row_loop"), "fused": ("matrix",)}.get(form, ())
+    known = [(other, shortest[key]) for other in others if (key := (length, direction, other)) in shortest]
+    return [(other, seconds / own) for other, seconds in known[:1]]

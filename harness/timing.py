@@ -3,6 +3,7 @@
 Run as `python -m harness.timing` with an `Order` as JSON on standard input; it prints a `Timings` as JSON.
 """
 
+import ctypes
 import math
 import os
 import subprocess
@@ -106,6 +107,8 @@ def measure(order: Order) -> Timings:
         try:
             if affordable(forwards, order, length):
                 model.eval()
+                if not memories:
+                    forward(inputs)
                 memories.append(peak_memory(partial(forward, inputs), trial.device))
                 forwards.append(shortest(partial(forward, inputs), order.budget))
             if order.backward and affordable(boths, order, length):
@@ -132,12 +135,12 @@ def affordable(times: list[float], order: Order, length: int) -> bool:
     return index == 0 or times[-1] * (length / order.lengths[index - 1]) ** 2 <= order.budget
 
 
-def shortest(run: Callable[[], None], budget: float, repeats: int = 9) -> float:
-    """Shortest of several runs in seconds, the first one (which warms up) left out if there are more: what else the
-    machine does lengthens most runs, and rarely all of them."""
+def shortest(run: Callable[[], None], budget: float, repeats: int = 9, enough: float = 0.5) -> float:
+    """Shortest of at least `repeats` runs and `enough` seconds, as far as the budget goes; the first run (which warms
+    up) is left out if there are more. What else the machine does lengthens most runs, and rarely all of them."""
     times: list[float] = []
     started = time.perf_counter()
-    while len(times) < repeats and time.perf_counter() - started < budget:
+    while (gone := time.perf_counter() - started) < budget and (len(times) < repeats or gone < enough):
         before = time.perf_counter()
         run()
         times.append(time.perf_counter() - before)
@@ -145,7 +148,10 @@ def shortest(run: Callable[[], None], budget: float, repeats: int = 9) -> float:
 
 
 def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
-    """Bytes of memory at the peak of a run beyond what was in use before; NaN where there is no Linux to ask."""
+    """Bytes of memory at the peak of a run beyond what was in use before; NaN where there is no Linux to ask.
+
+    Run once before: what a first pass loads (kernels, thread pools) is not the model's.
+    """
     if device != "cpu":
         import torch
 
@@ -155,6 +161,7 @@ def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
         return float(torch.cuda.max_memory_allocated() - before)
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
+        _give_back()
         reset.write_text("5")  # the kernel forgets the old peak
         before = _kilobytes(status, "VmRSS")
         run()
@@ -162,6 +169,13 @@ def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
     except OSError:
         run()
         return math.nan
+
+
+def _give_back() -> None:
+    """Hand freed memory to the kernel: the allocator keeps it, and a run that takes it again would seem to need none."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
 
 
 def _kilobytes(status: Path, field: str) -> int:

@@ -37,7 +37,7 @@ def curve(record: Record, name: str) -> Curve:
 def test_a_run_times_any_model(tmp_path: Path) -> None:
     """Positive times at every length, a limit where the position table ends, no training."""
     models = ["lstm:hidden=4", "gpt:max_length=40"]
-    probe = "speed:lengths=[16,32,64],budget=0.5"
+    probe = "speed:lengths=[16,32,64],budget=0.1"
     results = harness.run(models, probes=[probe], seeds=1, out=tmp_path)
     assert [r.status for r in results] == ["ok", "ok"]
     lstm, gpt = results.records
@@ -52,7 +52,7 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
 
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
-    probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.2"
+    probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.05"
     (record,) = harness.run(["lstm:hidden=4"], probes=[probe], seeds=1, out=tmp_path).records
     assert curve(record, "speed_up").x == [1, 512]
     assert curve(record, "speed_up").y[0] == 1.0
@@ -90,10 +90,21 @@ def test_peak_memory_is_what_was_allocated() -> None:
     assert math.isnan(peak) or 55 < peak < 90
 
 
+def test_peak_memory_is_seen_again() -> None:
+    """What an earlier run has freed is no longer in use, so that a second run needs as much as the first."""
+
+    def run() -> None:
+        _ = [torch.ones(2**13) for _ in range(1024)]  # 32 MiB in blocks that the allocator would keep
+
+    for _ in range(3):
+        peak = peak_memory(run) / 2**20
+        assert math.isnan(peak) or 25 < peak < 50
+
+
 def test_shortest_leaves_the_first_run_out() -> None:
     """The first run warms up; it counts only if it is the only one."""
     calls: list[int] = []
-    assert shortest(lambda: calls.append(0), budget=1.0, repeats=4) >= 0
+    assert shortest(lambda: calls.append(0), budget=1.0, repeats=4, enough=0) >= 0
     assert len(calls) == 4
 
 

@@ -90,9 +90,9 @@ def row_by_row(x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch tim
 
 def as_matrix(x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
     """The whole matrix of scores at once: time x time numbers in memory."""
-    scores = (x / math.sqrt(x.shape[-1])) @ x.mT
-    later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-    return scores.masked_fill(later, -math.inf).softmax(-1) @ x
+    later = torch.full((x.shape[1], x.shape[1]), -math.inf, dtype=x.dtype, device=x.device).triu(1)
+    scores = torch.baddbmm(later, x, x.mT, alpha=1 / math.sqrt(x.shape[-1]))
+    return scores.softmax(-1) @ x
 
 
 def fused(x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
