@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from harness.attention import attention_shape
 from harness.contracts import OffersAttention, Subject
 from harness.errors import PluginError, did_you_mean
 
@@ -19,8 +20,6 @@ def _roles(subject: Subject) -> str:
 def _attention(subject: Subject) -> str:
     if isinstance(subject.model, OffersAttention):
         return ""
-    from harness.attention import attention_shape
-
     tokens = subject.batch(subject.task.conditions()[0]).tokens[:1]
     return (
         ""

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, named_heads, reference, roles_before
+from harness_plugins.probes.conditions import (
+    first_group,
+    marked,
+    named_heads,
+    reference,
+    roles_before,
+    uniform_share,
+)
 from harness_plugins.probes.cuts import rows_at_once
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -44,7 +51,7 @@ class AttentionToSubject:
         rows = {condition: query_rows(subject, self._batch(subject, condition)) for condition in conditions}
         heads = named_heads([layer.shape[1] for layer in rows[farthest]])
         shares = {c: self._on_cue(subject, c, rows[c]) for c in conditions}  # each: example head
-        uniform = {c: self._uniform(subject, c) for c in conditions}
+        uniform = {c: uniform_share(self._batch(subject, c)) for c in conditions}
         half = len(shares[farthest]) // 2 or 1
         sharpest = int(shares[farthest][:half].mean(0).argmax())
 
@@ -86,10 +93,6 @@ class AttentionToSubject:
         cue, _ = marked(self._batch(subject, condition))
         examples = torch.arange(len(cue), device=cue.device)
         return torch.cat([layer[examples, :, cue] for layer in rows], dim=1)
-
-    def _uniform(self, subject: Subject, condition: Condition) -> float:
-        _, query = marked(self._batch(subject, condition))
-        return (1 / (query + 1).double()).mean().item()
 
     def _by_role(
         self, subject: Subject, batch: Batch, rows: list[Float[Tensor, "batch head key"]], heads: list[str]

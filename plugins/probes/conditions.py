@@ -36,6 +36,18 @@ def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     return batch.cue, batch.query
 
 
+def cue_mask(batch: Batch) -> Bool[Tensor, "batch time"]:
+    """True at each example's cue."""
+    cue, _ = marked(batch)
+    return torch.arange(batch.tokens.shape[1], device=cue.device) == cue[:, None]
+
+
+def uniform_share(batch: Batch) -> float:
+    """The attention from the query to each position, of a head that looks everywhere alike (mean over examples)."""
+    _, query = marked(batch)
+    return (1 / (query + 1).double()).mean().item()
+
+
 def roles_before(batch: Batch, roles: Sequence[str]) -> dict[str, Bool[Tensor, "batch time"]]:
     """For each role that occurs up to the query, where it is; the query's own token counts."""
     if batch.roles is None or not roles:

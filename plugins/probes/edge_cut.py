@@ -5,7 +5,15 @@ from collections.abc import Container, Iterator, Sequence
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, reference, roles_before, skill
+from harness_plugins.probes.conditions import (
+    cue_mask,
+    first_group,
+    marked,
+    reference,
+    roles_before,
+    skill,
+    uniform_share,
+)
 from harness_plugins.probes.cuts import Cut, Outcome, Untouched, run_cuts, run_untouched
 from jaxtyping import Bool
 from pydantic import PositiveInt
@@ -91,7 +99,7 @@ class EdgeCut:
         task = subject.task
         yield from by_distance(task, conditions, untouched, outcomes)
         batch, whole, found = self._batch(subject, farthest), untouched[farthest], outcomes[farthest]
-        masks = {"cue": _cue(batch), **roles_before(batch, task.roles)}
+        masks = {"cue": cue_mask(batch), **roles_before(batch, task.roles)}
         yield table(
             "by_role",
             task,
@@ -103,7 +111,7 @@ class EdgeCut:
         names = {name: found[name] for name in found if name.startswith(("layer", "query"))}
         shares = head_shares(whole, masks["cue"], names)
         yield table("by_head", task, whole, names, shares, "cue cut in")
-        yield from verdicts(task, whole, found, shares, uniform(batch))
+        yield from verdicts(task, whole, found, shares, uniform_share(batch))
 
     def _batch(self, subject: Subject, condition: Condition) -> Batch:
         return subject.batch(condition)[: self.examples]
@@ -128,18 +136,13 @@ def _in_detail(
     batch: Batch, roles: Sequence[str], basic: Sequence[Cut], chosen: dict[str, Bool[Tensor, "layer head"]]
 ) -> list[Cut]:
     """Each role; the cue in each layer and head; the cue, and the sham, for the query alone."""
-    cue = _cue(batch)
+    cue = cue_mask(batch)
     return [
         *(Cut(name, mask) for name, mask in roles_before(batch, roles).items()),
         *(Cut(name, cue, where=where) for name, where in chosen.items()),
         Cut("query alone", cue, query_only=True),
         *(Cut("query alone, sham", each.keys, query_only=True) for each in basic if each.name == "sham"),
     ]
-
-
-def _cue(batch: Batch) -> Bool[Tensor, "batch time"]:
-    cue, _ = marked(batch)
-    return torch.arange(batch.tokens.shape[1], device=cue.device) == cue[:, None]
 
 
 def _cue_is_query(batch: Batch) -> bool:
@@ -157,17 +160,11 @@ def _cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
     cue, query = marked(batch)
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)
     others = (positions > 0) & (positions < query[:, None]) & (positions != cue[:, None])
-    cuts = [Cut("cue", _cue(batch))]
+    cuts = [Cut("cue", cue_mask(batch))]
     if others.any(1).all():
         drawn = others.double().cpu().multinomial(1, generator=generator).to(cue.device)
         cuts.append(Cut("sham", positions == drawn))
     return cuts
-
-
-def uniform(batch: Batch) -> float:
-    """The attention to the cue of a head that looks everywhere alike."""
-    _, query = marked(batch)
-    return (1 / (query + 1).double()).mean().item()
 
 
 def looks(whole: Untouched, masks: dict[str, Bool[Tensor, "batch time"]]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, reference, roles_before, skill
+from harness_plugins.probes.conditions import cue_mask, first_group, marked, reference, roles_before, skill
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -36,12 +36,12 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
         cue_only, others = cue_mask(batch), distractor_mask(batch, subject.task.roles)
         swapped_cue = batch.with_tokens(exchange(batch, partner, cue_only))
         swapped_others = batch.with_tokens(exchange(batch, partner, others))
-        versions = {
-            "untouched": batch,
-            "follows_cue": with_answers_of(swapped_cue, partner),
-            "keeps_answer": swapped_others,
+        scores = {
+            "untouched": subject.scores(condition),
+            "follows_cue": subject.score(with_answers_of(swapped_cue, partner)),
+            "keeps_answer": subject.score(swapped_others),
         }
-        results = {key: subject.task.summarise(subject.score(version))[name] for key, version in versions.items()}
+        results = {key: subject.task.summarise(each)[name] for key, each in scores.items()}
         for key, value in results.items():
             curves[key].append(value)
         if condition == reference(conditions):
@@ -82,12 +82,6 @@ def verdict(untouched: float, cue: float, distractors: float) -> str | None:
         return "has not learned"
     words = [word for word, effect in (("the cue", cue), ("the distractors", distractors)) if effect >= 0.5]
     return f"follows {' and '.join(words)}" if words else "follows neither"
-
-
-def cue_mask(batch: Batch) -> Bool[Tensor, "batch time"]:
-    """True at each example's cue."""
-    cue, _ = marked(batch)
-    return torch.arange(batch.tokens.shape[1], device=cue.device) == cue[:, None]
 
 
 def distractor_mask(batch: Batch, roles: Sequence[str]) -> Bool[Tensor, "batch time"]:

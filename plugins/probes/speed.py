@@ -1,13 +1,13 @@
 """What a model costs: time and memory against the length of the sequence, and what more threads gain."""
 
 import math
-import os
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from harness import Curve, Scalar, Skip, Subject
+from harness.api import default_jobs
 from harness.schema import Trial
 from harness.timing import Order, run_order
 
@@ -117,7 +117,7 @@ class ThreadScaling:
         threads: list[PositiveInt] | None = None,
         budget: PositiveFloat = 5.0,
     ) -> None:
-        self.cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.cores = default_jobs()
         powers = [2**n for n in range(self.cores.bit_length()) if 2**n <= self.cores]
         self.threads = sorted({1, *(threads or [*powers, self.cores])})
         self.length = length
