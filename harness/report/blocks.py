@@ -64,7 +64,13 @@ def _overview(kept: list[Record], older: int) -> str:
     text = f"{count(len(kept), 'record')} of {count(len(seeds), 'seed')}: {outcome}."
     if older:
         text += f" {count(older, 'older record')} of the same cells not shown (measured again since)."
-    return text
+    return f"{text} Measured {'; '.join(_machines(kept))}."
+
+
+def _machines(kept: list[Record]) -> list[str]:
+    """`on AMD EPYC, 1 thread, with torch 2.13.0`, for all that took part."""
+    found = sorted({(p.device, p.threads, p.torch) for p in (record.provenance for record in kept)})
+    return [f"on {device}, {count(threads, 'thread')}, with torch {torch}" for device, threads, torch in found]
 
 
 def _legend(groups: list[Group]) -> str:

@@ -76,12 +76,23 @@ def per_seed(verdict: Verdict) -> str:
     if len(verdict.numbers) > MANY_SEEDS:
         values = spread(summarise(value for value, _ in verdict.numbers.values()))
         return f"{len(verdict.numbers)} seeds: {values}"
-    paired = verdict.claim.than is not None
     parts = [
-        f"{seed}: {number(value)}{f' against {number(reference)}' if paired else ''}"
+        f"{seed}: {number(value)}{_against(verdict.claim, value, reference)}"
         for seed, (value, reference) in verdict.numbers.items()
     ]
     return f"seed{'s' if len(parts) > 1 else ''} {', '.join(parts)}" if parts else ""
+
+
+def _against(claim: Claim, value: float, reference: float) -> str:
+    """What a number is compared with, if that depends on the seed, and their ratio if the claim is about one."""
+    if claim.than is None:
+        return ""
+    other = reference / claim.factor
+    text = f" against {number(other)}"
+    if claim.factor == 1 or not other or not value:
+        return text
+    ratio = value / other
+    return f"{text} ({number(ratio)}x)" if ratio >= 1 else f"{text} (1/{number(1 / ratio)})"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:
