@@ -374,7 +374,7 @@ def test_a_comparison_of_two_models_in_words() -> None:
     suite = Suite.model_validate({"experiments": [{"models": ["gpt", "lstm"]}], "claims": [claim]})
     text = " ".join(render(records, suite).split())
     assert "accuracy at 100, relative to 10, > 1.5 x the same of model lstm (gpt, probe accuracy)" in text
-    assert "seeds 0: 0.400 against 0.300" in text
+    assert "seeds 0: 0.400 against 0.200 (2.00x)" in text
 
 
 def test_markdown_escapes_what_would_break_it() -> None:
