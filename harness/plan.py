@@ -1,4 +1,4 @@
-"""From a suite to the trials and cells to run: cross, resolve, validate, identify. Nothing is trained or built here."""
+"""From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -14,8 +14,7 @@ from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.suites import Claim, Experiment, Request, Suite, explain
 from harness.targets import Target, canonical, content_hash, find, load
-
-STAGES = ("initial", "trained")
+from harness.vocabulary import STAGES
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,16 @@ class _Resolved:
         """Whether it is a model that comes with its weights."""
         return bool(self.attribute("pretrained", lambda **arguments: False)(**self.use.arguments))
 
+    @cached_property
+    def endless(self) -> bool:
+        """Whether it is a task without a size. Only an instance knows; one that cannot be built fails in its trial."""
+        if self.target is None or self.target.wants("tokenizer"):
+            return False
+        try:
+            return self.target.build(self.use.arguments).examples is None
+        except Exception:
+            return False
+
     def attribute(self, name: str, default: Any) -> Any:
         return getattr(self.target.code, name, default) if self.target else default
 
@@ -93,6 +102,7 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
                 _check_tokenizer(model, task)
                 settings = _training(model, task, suite.training, experiment.training, training or {})
                 settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
+                _check_epochs(task, settings)
                 for seed in range(suite.seeds):
                     trial = _trial(model, task, settings, seed, device)
                     broken = model.broken or task.broken
@@ -192,6 +202,16 @@ def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Trai
         return Training.model_validate(merged)
     except ValidationError as error:
         raise RequestError(f"the training settings are wrong:\n{explain(error, Training)}") from None
+
+
+def _check_epochs(task: _Resolved, training: Training) -> None:
+    """Refuse epochs where the training data has no end. A task that advises epochs itself is taken at its word."""
+    advised = task.attribute("recommended_training", {}).get("epochs")
+    if training.epochs is not None and advised is None and task.endless:
+        raise RequestError(
+            f"training asks for {training.epochs:g} epochs, but the training data of task {task.use.label!r} has no "
+            "end; give steps instead, for example --training steps=1000"
+        )
 
 
 def _trial(model: _Resolved, task: _Resolved, training: Training, seed: int, device: str) -> Trial:

@@ -31,9 +31,13 @@ class Request(Strict):
     def _from_text_or_table(cls, value: Any) -> Any:
         if isinstance(value, str):
             return parse_request(value)
-        if isinstance(value, dict) and "name" in value and "arguments" not in value:
+        if isinstance(value, dict) and "name" in value:
+            if "arguments" in value:
+                return value
             return {"name": value["name"], "arguments": {k: v for k, v in value.items() if k != "name"}}
-        return value
+        if isinstance(value, Request):
+            return value
+        raise ValueError("name a plugin: 'gpt:layers=4', {name = 'gpt', layers = 4} or './file.py:Model'")
 
     def __str__(self) -> str:
         return f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name

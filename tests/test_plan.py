@@ -1,6 +1,7 @@
 """A suite becomes trials and cells with identities that follow everything that decides a result."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -92,12 +93,36 @@ def test_stages_can_be_chosen() -> None:
         ({"stpes": 3}, "Did you mean 'steps'"),
         ({"lr": -1}, "lr: Input should be greater than 0"),
         ({"steps": 3, "epochs": 2}, "either steps or epochs"),
+        ({"steps": True}, "steps: Input should be a number"),
+        *(
+            ({name: value}, f"{name}: Input should be (a finite number|greater than)")
+            for name in ("lr", "weight_decay", "clip", "epochs")
+            for value in (math.inf, math.nan, "inf", "nan")
+        ),
+        ({"epochs": 2}, "'recall:train_max=5,distances=\\[1,5,10\\]' has no end; give steps instead"),
     ],
 )
 def test_wrong_training_settings_are_refused(training: dict[str, Any], said: str) -> None:
     """Before anything is trained."""
     with pytest.raises(RequestError, match=said):
         plan("lstm", training=training)
+
+
+def test_epochs_of_a_finite_task_that_advises_steps(plugin_file: Callable[..., str]) -> None:
+    """Only an instance knows its size, and one that cannot be built is the trial's business."""
+    source = """
+        from harness import Task
+
+        class T(Task):
+            def __init__(self, *, size: int = 100) -> None:
+                self.examples = size or None
+                assert size >= 0, "no such size"
+        """
+    path = plugin_file(source)
+    assert plan("lstm", tasks=(f"{path}:T",), training={"epochs": 2}, seeds=1).trials[0].trial.training.epochs == 2
+    assert plan("lstm", tasks=(f"{path}:T:size=-1",), training={"epochs": 2}, seeds=1).trials
+    with pytest.raises(RequestError, match="has no end"):
+        plan("lstm", tasks=(f"{path}:T:size=0",), training={"epochs": 2})
 
 
 CLAIM = {"text": "c", "metric": "accuracy", "probe": "accuracy", "comparison": ">", "value": 0.5}
@@ -129,6 +154,19 @@ def test_suites_from_files(tmp_path: Any) -> None:
     assert len(make_plan(suite, default_registry()).trials) == 1
 
 
+NO_FOLDERS = ("", ".", "..", "a/b", ".hidden", "-x", "x" * 101)
+CLAIMED = """
+[[experiments]]
+models = ['lstm']
+[[claims]]
+text = 'it works'
+metric = 'accuracy'
+probe = 'accuracy'
+comparison = '>'
+value = 0.5
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -138,14 +176,40 @@ def test_suites_from_files(tmp_path: Any) -> None:
         ("[[experiments]]\nmodel = ['lstm']\n", "Did you mean 'models'"),
         ("seeds = 2\n", "experiments: missing"),
         ("seeds = 0\n[[experiments]]\nmodels = ['lstm']\n", "seeds"),
+        ("seeds = true\n[[experiments]]\nmodels = ['lstm']\n", "seeds: Input should be a number"),
+        ("experiments = 3\n", "experiments: Input should be a valid list"),
+        ("[[experiments]]\nmodels = [3]\n", "experiments.0.models.0: name a plugin: .*received 3"),
+        *((f"name = '{name}'\n[[experiments]]\nmodels = ['lstm']\n", "becomes a folder") for name in NO_FOLDERS),
+        (CLAIMED + "at = {a = 1}\n", "claims.0.at: Input should be a valid number .*; or: .* valid string"),
+        (CLAIMED + "at = []\n", r"`at` = \[\] is no place.* \(in the claim 'it works'\)"),
     ],
 )
 def test_a_wrong_suite_is_explained(tmp_path: Any, text: str, said: str) -> None:
     """Where it is wrong, what was received, what would be right."""
     path = tmp_path / "s.toml"
     path.write_text(text)
-    with pytest.raises(RequestError, match=said):
+    with pytest.raises(RequestError, match=said) as caught:
         load_suite(path)
+    assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_a_suite_with_many_faults_is_explained_on_one_screen(tmp_path: Any) -> None:
+    """The first ten, and how many there are."""
+    path = tmp_path / "s.toml"
+    path.write_text("[[experiments]]\nmodels = ['lstm']\n" + 30 * "[[claims]]\ntext = 'it works'\n")
+    with pytest.raises(RequestError, match="and 80 more") as caught:
+        load_suite(path)
+    assert len(str(caught.value).splitlines()) == 12
+
+
+def test_a_file_may_have_any_name_if_the_suite_has_one(tmp_path: Any) -> None:
+    """And the message says so."""
+    path = tmp_path / "my suite.toml"
+    path.write_text("[[experiments]]\nmodels = ['lstm']\n")
+    with pytest.raises(RequestError, match=r"becomes a folder.*received 'my suite'"):
+        load_suite(path)
+    path.write_text("name = 'mine'\n" + path.read_text())
+    assert load_suite(path).name == "mine"
 
 
 def test_built_in_suites_are_valid() -> None:
