@@ -12,6 +12,7 @@ from harness.specs import ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
 if TYPE_CHECKING:
     from harness.api import run
     from harness.contracts import Batch, Condition, Interface, Metric, Skip, Subject, Task
+    from harness.errors import RequestError
     from harness.schema import Curve, Matrix, Scalar
 
     __version__: str
@@ -20,6 +21,7 @@ _LAZY = {
     "run": "harness.api",
     **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Subject", "Task"), "harness.contracts"),
     **dict.fromkeys(("Curve", "Matrix", "Scalar"), "harness.schema"),
+    "RequestError": "harness.errors",
 }
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Metric",
     "ModelSpec",
     "ProbeSpec",
+    "RequestError",
     "Scalar",
     "Skip",
     "Subject",

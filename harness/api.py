@@ -3,23 +3,21 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError
+from harness.errors import RequestError, did_you_mean
 from harness.plan import Plan, Planned, make_plan
 from harness.registry import default_registry
-from harness.schema import Record
+from harness.schema import PluginUse, Record
 from harness.store import RunDirectory
 from harness.suites import Request, Suite, explain, load_suite
 from harness.targets import content_hash
-
-if TYPE_CHECKING:
-    from harness.report import Format
+from harness.vocabulary import STAGES, Format, Stage
 
 
 class Progress(NamedTuple):
@@ -41,6 +39,8 @@ class Results:
     records: tuple[Record, ...]
     out: Path
     suite: Suite | None = None
+    unfiltered: tuple[Record, ...] = ()
+    """All records of the run, if these were filtered from them."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -61,20 +61,23 @@ class Results:
         status: str | None = None,
         seed: int | None = None,
     ) -> "Results":
-        """The records that fit. Plugins are named (`gpt`: all its configurations) or labelled (`gpt:position=none`)."""
-        wanted = {"model": model, "task": task, "probe": probe}
-        kept = [
-            record
-            for record in self.records
-            if all(
-                n is None or n in (getattr(record, kind).name, getattr(record, kind).label)
-                for kind, n in wanted.items()
-            )
-            and stage in (None, record.stage)
-            and status in (None, record.status)
-            and seed in (None, record.seed)
-        ]
-        return replace(self, records=tuple(kept))
+        """The records that fit. Plugins are named (`gpt`: all its configurations) or labelled (`gpt:position=none`).
+
+        Raises:
+            RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
+        """
+        asked = {"model": model, "task": task, "probe": probe, "stage": stage, "status": status, "seed": seed}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        whole = self.unfiltered or self.records
+        for name, value in wanted.items():
+            fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
+            known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name)})
+            if value not in known:
+                words = [str(each) for each in known]
+                guess = did_you_mean(str(value), words)
+                raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
+        kept = [r for r in self.records if all(value in _said(r, name) for name, value in wanted.items())]
+        return replace(self, records=tuple(kept), unfiltered=whole)
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per number and seed, ready for a data frame."""
@@ -82,7 +85,7 @@ class Results:
 
         return rows(self.records)
 
-    def render(self, format: "Format" = "text") -> str:
+    def render(self, format: Format = "text") -> str:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import can_draw, render
 
@@ -92,15 +95,24 @@ class Results:
         return self.render()
 
 
+def _said(record: Record, name: str) -> tuple[Any, ...]:
+    """What a record has by that name: for a plugin its name and its label."""
+    value = getattr(record, name)
+    return (value.name, value.label) if isinstance(value, PluginUse) else (value,)
+
+
+Requests = str | Request | Sequence[str | Request]
+
+
 def run(
-    models: Sequence[str | Request] | None = None,
-    tasks: Sequence[str | Request] = ("recall",),
-    probes: Sequence[str | Request] = ("accuracy",),
+    models: Requests | None = None,
+    tasks: Requests | None = None,
+    probes: Requests | None = None,
     *,
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
     training: dict[str, Any] | None = None,
-    stages: Sequence[Literal["initial", "trained"]] | None = None,
+    stages: Sequence[Stage] | None = None,
     examples: int | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
@@ -111,8 +123,8 @@ def run(
 
     Args:
         models: what to measure, for example `["lstm", "gpt:position=none"]`; or give a suite.
-        tasks: what the models face.
-        probes: what to measure.
+        tasks: what the models face; `["recall"]` if not said.
+        probes: what to measure; `["accuracy"]` if not said.
         suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
         seeds: seeds 0 to seeds - 1 (3 if not said).
         training: training settings that win over all others, for example `{"steps": 200}`.
@@ -126,6 +138,10 @@ def run(
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
     """
+    if training is not None and not isinstance(training, dict):
+        raise RequestError(f'training is a dictionary, for example {{"steps": 200}}; received {training!r}')
+    if not isinstance(jobs, int) or jobs < 1:
+        raise RequestError(f"jobs is a number of processes, 1 or more; received {jobs!r}")
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages, examples=examples)
     check_device(device)
     plan = make_plan(asked, default_registry(), device=device, training=training)
@@ -133,42 +149,51 @@ def run(
 
 
 def build_suite(
-    models: Sequence[str | Request] | None,
-    tasks: Sequence[str | Request] = (),
-    probes: Sequence[str | Request] = (),
+    models: Requests | None = None,
+    tasks: Requests | None = None,
+    probes: Requests | None = None,
     *,
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
     stages: Sequence[str] | None = None,
     examples: int | None = None,
 ) -> Suite:
-    """One suite from whatever the user gave."""
+    """One suite from whatever the user gave.
+
+    Raises:
+        RequestError: it is not clear what to measure, or a part of it is wrong.
+    """
+    crossed = {"models": models, "tasks": tasks, "probes": probes}
+    named: dict[str, Any] = {name: _listed(value) for name, value in crossed.items() if value is not None}
     given: dict[str, Any]
     if suite is not None:
-        if models:
-            raise RequestError("give either a suite or models, not both")
-        found = suite if isinstance(suite, Suite) else find_suite(str(suite))
-        given = found.model_dump()
+        if named:
+            raise RequestError(
+                f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
+            )
+        given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
         if stages is not None:
             given["experiments"] = [{**experiment, "stages": stages} for experiment in given["experiments"]]
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:
-        experiment: dict[str, Any] = {"models": _listed(models), "stages": stages}
-        experiment |= {"tasks": _listed(tasks)} if tasks else {}
-        experiment |= {"probes": _listed(probes)} if probes else {}
-        given = {"experiments": [experiment]}
+        given = {"experiments": [{**named, "stages": stages}]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
     try:
         built = Suite.model_validate(given)
     except ValidationError as error:
-        raise RequestError(f"the request is wrong:\n{explain(error, Suite)}") from None
+        lines = explain(error, Suite).replace("experiments.0.", "")
+        raise RequestError(f"the request is wrong:\n{lines}") from None
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
 
 
-def _listed(requests: str | Sequence[str | Request]) -> list[str | Request]:
+def _listed(requests: Any) -> list[Any]:
     """One request may be given without a list around it."""
-    return [requests] if isinstance(requests, str) else list(requests)
+    return (
+        list(requests)
+        if isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request)
+        else [requests]
+    )
 
 
 def find_suite(name: str) -> Suite:
@@ -179,9 +204,16 @@ def find_suite(name: str) -> Suite:
     """
     from importlib.resources import files
 
-    if name.endswith(".toml") or Path(name).is_file():
+    if name.endswith(".toml") or os.path.isfile(name):  # noqa: PTH113 - a Path raises if a name is too long
         return load_suite(Path(name))
-    entry = default_registry().find("suite", name)
+    registry = default_registry()
+    try:
+        entry = registry.find("suite", name)
+    except RequestError as error:
+        plugin = name.partition(":")[0]
+        kinds = [kind for kind in ("model", "task", "probe") if plugin in (e.spec.name for e in registry.all(kind))]
+        hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds)
+        raise RequestError(f"{error}{''.join(hints)}") from None
     package, _, file = entry.spec.target.partition(":")
     return load_suite(Path(str(files(package) / file)))
 
@@ -205,13 +237,13 @@ def check_device(device: str) -> None:
     Raises:
         RequestError: no such device.
     """
-    kind = device.partition(":")[0]
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
         raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
-    if kind == "cuda":
+    if device != "cpu":
         import torch
 
-        if not torch.cuda.is_available():
+        available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(device.partition(":")[2] or 0) >= available:
             raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
 
 
@@ -238,17 +270,18 @@ def execute(
         report: called now and then with how far the run is.
     """
     store = RunDirectory(out)
+    kept = None if fresh else _kept_suite(store, plan.suite)
     store.create()
     if fresh:
         store.clear()
-    store.write_suite(plan.suite)
+    store.write_suite(kept or plan.suite)
     records: dict[str, Record] = {}
     unfinished = []
     for planned in plan.trials:
         known = {cell.id: record for cell in planned.cells if (record := store.read_record(cell.id))}
-        kept = {cell: record for cell, record in known.items() if record.status != "failed"}
-        records |= kept
-        if left := [cell for cell in planned.cells if cell.id not in kept]:
+        done = {cell: record for cell, record in known.items() if record.status != "failed"}
+        records |= done
+        if left := [cell for cell in planned.cells if cell.id not in done]:
             unfinished.append(replace(planned, cells=left))
     if unfinished:
         for record in _run(unfinished, out, jobs, report):
@@ -256,6 +289,26 @@ def execute(
             default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(ordered, out, plan.suite)
+
+
+def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:
+    """The suite that a run directory keeps, if it is another one with claims, which reports would lose.
+
+    Raises:
+        RequestError: both have claims, and a directory keeps one suite.
+    """
+    try:
+        found = store.read_suite()
+    except RequestError:
+        return None
+    if found is None or not found.claims or found.name == asked.name:
+        return None
+    if asked.claims:
+        raise RequestError(
+            f"{str(store.path)!r} holds the suite {found.name!r} with its claims; choose another directory with --out, "
+            "or delete what is there with --fresh"
+        )
+    return found
 
 
 def _run(unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]) -> Iterator[Record]:

@@ -11,9 +11,9 @@ import click
 
 from harness.cli_plugins import check, new
 from harness.errors import HarnessError, RequestError
+from harness.vocabulary import FORMATS, STAGES
 
 KINDS = ("models", "tasks", "probes", "suites")
-FORMATS = ("text", "markdown", "latex", "csv", "json")
 
 
 class HarnessGroup(click.Group):
@@ -80,7 +80,7 @@ def main() -> None:
     metavar="SETTING=VALUE,...",
     help="Override training, e.g. steps=200,lr=1e-3.",
 )
-@click.option("--stage", "stages", multiple=True, type=click.Choice(["initial", "trained"]), help="Only this stage.")
+@click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
@@ -117,9 +117,15 @@ def run(
     from harness.registry import default_registry
     from harness.suites import parse_arguments
 
-    if suite and (tasks or probes):
-        raise RequestError("a suite says itself which tasks and probes it crosses; leave out --task and --probe")
-    asked = api.build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages or None, examples=examples)
+    asked = api.build_suite(
+        models or None,
+        tasks or None,
+        probes or None,
+        suite=suite,
+        seeds=seeds,
+        stages=stages or None,
+        examples=examples,
+    )
     api.check_device(device)
     settings = {name: value for each in training for name, value in parse_arguments(each).items()}
     plan = make_plan(asked, default_registry(), device=device, training=settings)
@@ -138,7 +144,8 @@ def run(
     click.echo(_rendered(results.records, asked, form))
     if form == "text":
         click.echo(
-            f"\n{len(results)} records in {out}/records. Again: harness report {out}   For a notebook: --format csv"
+            f"\n{_count(len(results), 'record')} in {out}/records. "
+            f"Again: harness report {out}   For a notebook: --format csv"
         )
     context.exit(1 if any(record.status == "failed" for record in results) else 0)
 
@@ -161,7 +168,9 @@ def _print_plan(plan: Any, out: Path) -> None:
     for planned in plan.trials:
         trial = planned.trial
         training = trial.training
-        length = f"{training.steps} steps" if training.steps is not None else f"{training.epochs:g} epochs"
+        length = (
+            _count(training.steps, "step") if training.steps is not None else _count(f"{training.epochs:g}", "epoch")
+        )
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
         what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
@@ -169,7 +178,12 @@ def _print_plan(plan: Any, out: Path) -> None:
             click.echo(f"  cannot run: {planned.broken.message}")
         for cell in planned.cells:
             click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
-    click.echo(f"{len(plan.trials)} trials, {len(plan.cells)} cells; records would go to {out}/records")
+    trials, cells = _count(len(plan.trials), "trial"), _count(len(plan.cells), "cell")
+    click.echo(f"{trials}, {cells}; records would go to {out}/records")
+
+
+def _count(n: int | str, word: str) -> str:
+    return f"{n} {word}{'' if str(n) == '1' else 's'}"
 
 
 @contextmanager
@@ -212,10 +226,10 @@ def _rendered(records: Any, suite: Any, form: Any) -> str:
 
 
 def terminal_width() -> int:
-    """Columns to fill: the terminal's, within what reads well."""
+    """Columns to fill: the terminal's (or `COLUMNS`), within what reads well."""
     import shutil
 
-    return max(80, min(shutil.get_terminal_size((100, 24)).columns, 140))
+    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
 
 
 @main.command("list")
@@ -251,10 +265,19 @@ def list_plugins(kind: str | None, form: str) -> None:
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(kind: str, name: str, form: str) -> None:
-    """Show one plugin: what it does, its arguments with types and defaults, what it needs, where it comes from."""
+    """Show one plugin: what it does, its arguments with types and defaults, what it needs, where it comes from.
+
+    As JSON a suite is shown whole, as `harness schema suite` describes it.
+    """
+    from harness.api import find_suite
     from harness.explain import describe_plugin, describe_suite
 
-    click.echo(describe_suite(name) if kind == "suite" else describe_plugin(kind, name, as_json=form == "json"))
+    if kind != "suite":
+        click.echo(describe_plugin(kind, name, as_json=form == "json"))
+    elif form == "json":
+        click.echo(find_suite(name).model_dump_json(indent=1))
+    else:
+        click.echo(describe_suite(name))
 
 
 @main.command()

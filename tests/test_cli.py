@@ -12,8 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import SHORT
 
-from harness.cli import FORMATS, main
+from harness.api import find_suite
+from harness.cli import main, terminal_width
 from harness.schema import Record
+from harness.suites import Suite
+from harness.vocabulary import FORMATS
 
 QUICK = ["--task", SHORT, "--seeds", "1", "--training", "steps=5,batch_size=8", "--examples", "32", "--jobs", "1"]
 
@@ -88,8 +91,15 @@ WRONG = [
     (["run", "missing.toml"], "cannot read the suite 'missing.toml'"),
     (["run", "broken.toml"], "is not TOML"),
     (["run", "unknown.toml"], "Did you mean 'seeds'"),
-    (["run", "recall", "--model", "lstm"], "not both"),
-    (["run", "recall", "--probe", "accuracy"], "leave out --task and --probe"),
+    (["run", "recall", "--model", "lstm"], "leave out the models, or the suite"),
+    (["run", "recall", "--task", "recall", "--probe", "accuracy"], "leave out the tasks and probes, or the suite"),
+    (["run", "gpt"], "give it with --model gpt"),
+    (["run", "wrong-claim.toml"], "`at` gives 2 numbers"),
+    (["run", "..toml"], "becomes a folder"),
+    (["run", "--model", "lstm", "--training", "lr=inf"], "lr: Input should be a finite number (received 'inf')"),
+    (["run", "--model", "lstm", "--training", "steps=true"], "steps: Input should be a number (received True)"),
+    (["run", "--model", "lstm", "--training", "epochs=2"], "has no end; give steps instead"),
+    (["show", "suite", "gpt", "--format", "json"], "there is no suite 'gpt'"),
     (["report", "nowhere"], "there is no run in"),
     (["show", "model", "lstn"], "Did you mean 'lstm'"),
     (["rnu"], "Did you mean 'run'"),
@@ -102,6 +112,9 @@ def test_a_wrong_request_is_explained_and_costs_nothing(words: list[str], said: 
     """One screen, exit code 2, no traceback, nothing trained."""
     Path("a-file").write_text("")
     Path("broken.toml").write_text("[[experiments]")
+    Path("..toml").write_text("[[experiments]]\nmodels = ['lstm']\n")
+    claim = "text = 'c'\nprobe = 'accuracy'\nmetric = 'accuracy'\nat = [1, 10]\ncomparison = '>'\nvalue = 0.5\n"
+    Path("wrong-claim.toml").write_text(f"[[experiments]]\nmodels = ['lstm']\n[[claims]]\n{claim}")
     Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n")
     result = harness(*words)
     assert result.exit_code == 2
@@ -132,6 +145,25 @@ def test_a_dry_run_prints_trials_and_cells() -> None:
     assert not Path("runs").exists()
 
 
+def test_one_is_not_counted_as_many() -> None:
+    """In a dry run and after a run."""
+    words = ["run", "--model", "lstm:hidden=4", "--task", SHORT, "--seeds", "1", "--training", "steps=1"]
+    planned = harness(*words, "--dry-run").stdout
+    assert ", 1 step, lr" in planned
+    assert "1 trial, 1 cell;" in planned
+    assert "\n1 record in runs" in harness(*words, "--examples", "8").stdout
+    epochs = ["run", "--model", "lstm", "--task", "farm_agreement", "--training", "epochs=1", "--dry-run"]
+    assert ", 1 epoch, lr" in harness(*epochs).stdout
+
+
+@pytest.mark.parametrize(("columns", "width"), [("20", 40), ("40", 40), ("60", 60), ("100", 100), ("300", 140)])
+def test_text_fits_the_terminal(columns: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 40 columns up to what reads well."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert terminal_width() == width
+    assert max(map(len, harness("list").stdout.splitlines())) <= width
+
+
 def test_list_shows_all_kinds_and_where_they_come_from() -> None:
     """As a table and as JSON, all kinds or one."""
     text = harness("list").stdout
@@ -152,8 +184,10 @@ def test_show_explains_a_plugin() -> None:
 
 
 def test_show_a_suite() -> None:
-    """What it crosses and claims."""
+    """What it crosses and claims; as JSON whole, ready to be run."""
     assert "claims" in harness("show", "suite", "recall").stdout
+    shown = Suite.model_validate_json(harness("show", "suite", "recall", "--format", "json").stdout)
+    assert shown == find_suite("recall")
 
 
 def test_the_schema_describes_records() -> None:

@@ -1,0 +1,168 @@
+"""The library's front: what a wrong call says, what results answer, and what a run directory keeps."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jaxtyping
+import pytest
+from conftest import SHORT
+from record_factory import record
+
+import harness
+from harness import RequestError, api
+from harness.api import Results
+from harness.store import RunDirectory
+from harness.suites import Request, Suite
+
+
+@pytest.fixture(autouse=True)
+def _as_users_call_it() -> Iterator[None]:
+    """Without the runtime type checks of the tests, which would refuse wrong types first."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "batch_size": 4}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"training": "steps=3"}, "training is a dictionary, for example .* received 'steps=3'"),
+        ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
+        ({"jobs": "2"}, "received '2'"),
+        ({"seeds": 0}, "seeds: Input should be greater than or equal to 1"),
+        ({"seeds": True}, "seeds: Input should be a number"),
+        ({"examples": 0}, "examples: Input should be greater than or equal to 1"),
+        ({"tasks": []}, "tasks: List should have at least 1 item"),
+        ({"stages": "initial"}, "stages: Input should be a valid list"),
+        ({"stages": ["final"]}, "stages.0: Input should be 'initial' or 'trained'"),
+        ({"models": 3}, r"models.0: name a plugin: 'gpt:layers=4', .* \(received 3\)"),
+        ({"models": [{"layers": 4}]}, "models.0: name a plugin"),
+        ({"models": Suite}, "models.0: name a plugin"),
+        ({"device": None}, "there is no device None; choose cpu or cuda"),
+        ({"suite": "recall"}, "leave out the models, or the suite"),
+        ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
+        ({"suite": "recall", "models": None, "probes": ["speed"]}, "leave out the probes, or the suite"),
+        ({"suite": "gpt:layers=4", "models": None}, "There is a model of that name: give it with --model gpt:layers=4"),
+        ({"suite": "x" * 300, "models": None}, "there is no suite 'xxx"),
+    ],
+)
+def test_a_wrong_call_is_refused(wrong: dict[str, Any], said: str, tmp_path: Path) -> None:
+    """With the words of the call, before anything is written."""
+    with pytest.raises(RequestError, match=said):
+        harness.run(**{"models": ["lstm"], "out": tmp_path / "run", **wrong})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_device_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cuda:3` where there is one card."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    api.check_device("cuda")
+    api.check_device("cuda:0")
+    with pytest.raises(RequestError, match="'cuda:3' is not available"):
+        api.check_device("cuda:3")
+
+
+@pytest.mark.parametrize(
+    "one", ["lstm:hidden=8", Request(name="lstm", arguments={"hidden": 8}), {"name": "lstm", "hidden": 8}]
+)
+def test_one_request_needs_no_list(one: Any) -> None:
+    """As text, as a request or as a table."""
+    assert [str(model) for model in api.build_suite(one).experiments[0].models] == ["lstm:hidden=8"]
+
+
+@pytest.fixture
+def results() -> Results:
+    """Two models with two seeds each; one record failed."""
+    records = [record(model=model, seed=seed) for model in ("lstm:hidden=8", "lstm") for seed in (0, 1)]
+    return Results((*records, record(model="gpt", failed="out of memory")), Path("there"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        ({"model": "lstm"}, 4),
+        ({"model": "lstm:hidden=8"}, 2),
+        ({"model": "lstm", "seed": 1}, 2),
+        ({"status": "skipped"}, 0),
+        ({"stage": "initial"}, 0),
+        ({"model": "gpt", "status": "ok"}, 0),
+        ({"model": "gpt", "seed": 1}, 0),
+        ({}, 5),
+    ],
+)
+def test_results_are_filtered(results: Results, wanted: dict[str, Any], count: int) -> None:
+    """By name or label; what exists but not together is an empty answer."""
+    assert len(results.filter(**wanted)) == count
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"model": "lstn"}, "no model 'lstn'. Did you mean 'lstm'.* There are: gpt, lstm, lstm:hidden=8"),
+        ({"task": "copy"}, "no task 'copy'. There are: recall"),
+        ({"probe": "acuracy"}, "Did you mean 'accuracy'"),
+        ({"seed": 7}, "no seed 7. There are: 0, 1"),
+        ({"seed": "0"}, "no seed '0'"),
+        ({"status": "faild"}, "Did you mean 'failed'.* There are: ok, skipped, failed"),
+        ({"stage": "final"}, "There are: initial, trained"),
+    ],
+)
+def test_a_filter_for_what_never_was_is_refused(results: Results, wrong: dict[str, Any], said: str) -> None:
+    """A typing error must not read as "nothing was measured"."""
+    with pytest.raises(RequestError, match=said):
+        results.filter(**wrong)
+
+
+def test_filters_can_follow_one_another(results: Results) -> None:
+    """A model without an ok record is known all the same."""
+    assert len(results.filter(status="ok").filter(model="gpt")) == 0
+    assert len(results.filter(status="ok").filter(model="lstm").filter(seed=0)) == 2
+
+
+def suite(name: str, claims: int = 1) -> Suite:
+    """One LSTM, and a claim about it."""
+    claim = {"text": "c", "probe": "accuracy", "metric": "worst_inside", "comparison": ">", "value": 0.5}
+    experiment = {"models": ["lstm:hidden=4"], "tasks": [SHORT]}
+    return Suite.model_validate({"name": name, "experiments": [experiment], "claims": [claim] * claims})
+
+
+def stored(out: Path) -> Suite:
+    found = RunDirectory(out).read_suite()
+    assert found is not None
+    return found
+
+
+def test_a_run_without_claims_keeps_those_of_the_directory(tmp_path: Path) -> None:
+    """One more measurement in a suite's directory does not take the claims away from its report."""
+    harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
+    results = harness.run(["lstm:hidden=4"], [SHORT], ["grad_reach"], out=tmp_path, **QUICK)
+    assert len(results) == 2
+    assert stored(tmp_path).name == "mine"
+    harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, fresh=True, **QUICK)
+    assert stored(tmp_path).name == "lstm+recall"
+
+
+def test_a_suite_replaces_its_own_claims_but_not_those_of_another(tmp_path: Path) -> None:
+    """Whoever edits a suite and runs it again sees the new claims; a second suite wants a directory of its own."""
+    harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
+    with pytest.raises(RequestError, match="holds the suite 'mine' with its claims; choose another directory"):
+        harness.run(suite=suite("yours"), out=tmp_path, **QUICK)
+    harness.run(suite=suite("mine", claims=2), out=tmp_path, **QUICK)
+    assert len(stored(tmp_path).claims) == 2
+    harness.run(suite=suite("mine", claims=0), out=tmp_path, **QUICK)
+    assert stored(tmp_path).claims == []
+    harness.run(suite=suite("yours"), out=tmp_path, **QUICK)
+    assert stored(tmp_path).name == "yours"
+
+
+def test_a_stored_suite_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
+    """There is nothing in it to keep."""
+    (tmp_path / "suite.json").write_text("{")
+    harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
+    assert stored(tmp_path).name == "mine"
