@@ -1,16 +1,20 @@
 """What a model costs: measured in a process of its own, and sums to what can be known without a clock."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 from harness_plugins.models.attention_forms import AttentionForms
 from harness_plugins.probes.speed import exponent
 from torch import nn
 
 import harness
+from harness.api import default_jobs
+from harness.cli import main
 from harness.contracts import Interface
 from harness.plan import core_digest
 from harness.schema import Curve, Record, Scalar
@@ -75,6 +79,17 @@ def test_what_takes_too_long_is_left_out(tmp_path: Path, plugin_file: Callable[.
     probe = "speed:lengths=[10,20,1000,2000],budget=0.5"
     (record,) = harness.run([plugin_file(slow) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
     assert [math.isnan(value) for value in curve(record, "forward").y] == [False, False, True, True]
+
+
+@pytest.mark.slow
+def test_the_bench_suite_runs(tmp_path: Path) -> None:
+    """Every model is timed, every claim that needs no more cores than there are is decided, and the report says so."""
+    done = CliRunner().invoke(main, ["bench", "--seeds", "3", "--out", str(tmp_path / "bench")])
+    assert done.exit_code == 0, done.output
+    assert "39 records of 3 seeds: all ok" in done.output
+    undecided = re.search(r"(\d+) (?:is|are) undecided", done.output)
+    assert undecided is not None
+    assert int(undecided[1]) == (0 if default_jobs() >= 4 else 3)
 
 
 def test_exponents() -> None:
