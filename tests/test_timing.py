@@ -10,6 +10,8 @@ import torch
 from click.testing import CliRunner
 from harness_plugins.models.attention_forms import AttentionForms
 from harness_plugins.probes.speed import exponent
+from harness_plugins.probes.speed_table import relative_times
+from record_factory import curve, record
 from torch import nn
 
 import harness
@@ -17,6 +19,8 @@ from harness.api import default_jobs
 from harness.cli import main
 from harness.contracts import Interface
 from harness.plan import core_digest
+from harness.registry import default_registry
+from harness.report import render
 from harness.schema import Curve, Record, Scalar
 from harness.timing import peak_memory, shortest
 
@@ -32,7 +36,7 @@ def test_all_forms_are_one_attention(form: str) -> None:
     torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-12)
 
 
-def curve(record: Record, name: str) -> Curve:
+def measured(record: Record, name: str) -> Curve:
     found = record.find(name)
     assert isinstance(found, Curve)
     return found
@@ -45,8 +49,8 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
     results = harness.run(models, probes=[probe], seeds=1, out=tmp_path)
     assert [r.status for r in results] == ["ok", "ok"]
     lstm, gpt = results.records
-    assert all(value > 0 for value in curve(lstm, "forward").y + curve(lstm, "forward_and_backward").y)
-    assert [math.isnan(value) for value in curve(gpt, "forward").y] == [False, False, True]
+    assert all(value > 0 for value in measured(lstm, "forward").y + measured(lstm, "forward_and_backward").y)
+    assert [math.isnan(value) for value in measured(gpt, "forward").y] == [False, False, True]
     scaling = gpt.find("time_exponent")
     assert isinstance(scaling, Scalar)
     assert scaling.verdict is not None
@@ -57,10 +61,10 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
     probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.05"
-    (record,) = harness.run(["lstm:hidden=4"], probes=[probe], seeds=1, out=tmp_path).records
-    assert curve(record, "speed_up").x == [1, 512]
-    assert curve(record, "speed_up").y[0] == 1.0
-    assert math.isnan(curve(record, "speed_up").y[1])
+    (timed,) = harness.run(["lstm:hidden=4"], probes=[probe], seeds=1, out=tmp_path).records
+    assert measured(timed, "speed_up").x == [1, 512]
+    assert measured(timed, "speed_up").y[0] == 1.0
+    assert math.isnan(measured(timed, "speed_up").y[1])
 
 
 def test_what_takes_too_long_is_left_out(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
@@ -77,8 +81,26 @@ def test_what_takes_too_long_is_left_out(tmp_path: Path, plugin_file: Callable[.
             return self.w.expand(*tokens.shape, -1)
     """
     probe = "speed:lengths=[10,20,1000,2000],budget=0.5"
-    (record,) = harness.run([plugin_file(slow) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
-    assert [math.isnan(value) for value in curve(record, "forward").y] == [False, False, True, True]
+    (timed,) = harness.run([plugin_file(slow) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
+    assert [math.isnan(value) for value in measured(timed, "forward").y] == [False, False, True, True]
+
+
+def test_times_beside_one_another() -> None:
+    """The report of a comparison: multiples of the fastest model at each length, over the median of seeds, the slowest
+    model first; nothing where a model was not timed, and no section for one model alone."""
+
+    def timed(model: str, seed: int, y: list[float]) -> Record:
+        return record(curve(y, [64, 256], name="forward", unit="ms"), model=model, probe="speed", seed=seed)
+
+    fast = [timed("fast", seed, [y, 3.0]) for seed, y in enumerate((1.0, 2.0, 9.0))]
+    slow = [timed("slow", 0, [10.0, math.nan])]
+    ((title, table),) = relative_times([*fast, *slow])
+    assert title == "Time of a forward pass, as a multiple of the fastest (recall)"
+    assert [line.split() for line in table.splitlines()[2:]] == [["slow", "5x"], ["fast", "1.00x", "1.00x"]]
+    assert title in render(
+        [*fast, *slow], sections=default_registry().notify("harness_report_sections", records=fast + slow)
+    )
+    assert list(relative_times(fast)) == []
 
 
 @pytest.mark.slow

@@ -1,8 +1,12 @@
 """The built-in probes."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from harness import ProbeSpec, hookimpl
+
+if TYPE_CHECKING:
+    from harness.schema import Record
 
 
 @hookimpl
@@ -43,3 +47,10 @@ def harness_probes() -> Iterator[ProbeSpec]:
     yield ProbeSpec(
         "thread_scaling", "harness_plugins.probes.speed:ThreadScaling", "how much faster more threads make a model"
     )
+
+
+@hookimpl
+def harness_report_sections(records: "list[Record]") -> Iterator[tuple[str, str]]:
+    from harness_plugins.probes.speed_table import relative_times
+
+    yield from relative_times(records)
