@@ -112,7 +112,7 @@ def run(
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
     training: dict[str, Any] | None = None,
-    stages: Sequence[Stage] | None = None,
+    stages: Stage | Sequence[Stage] | None = None,
     examples: int | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
@@ -128,7 +128,7 @@ def run(
         suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
         seeds: seeds 0 to seeds - 1 (3 if not said).
         training: training settings that win over all others, for example `{"steps": 200}`.
-        stages: only these stages, `initial` or `trained`.
+        stages: only these stages, `initial` or `trained`; claims about the other one stay undecided.
         examples: evaluation examples per condition.
         out: the run directory; `runs/<suite>` or `runs/<models>+<tasks>` if not said.
         fresh: measure everything anew.
@@ -142,9 +142,10 @@ def run(
         raise RequestError(f'training is a dictionary, for example {{"steps": 200}}; received {training!r}')
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {jobs!r}")
-    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, stages=stages, examples=examples)
+    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
     check_device(device)
-    plan = make_plan(asked, default_registry(), device=device, training=training)
+    only = STAGES if stages is None else (stages,) if isinstance(stages, str) else stages
+    plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
     return execute(plan, Path(out) if out else default_out(asked), fresh=fresh, jobs=jobs)
 
 
@@ -155,7 +156,6 @@ def build_suite(
     *,
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
-    stages: Sequence[str] | None = None,
     examples: int | None = None,
 ) -> Suite:
     """One suite from whatever the user gave.
@@ -172,12 +172,10 @@ def build_suite(
                 f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
             )
         given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
-        if stages is not None:
-            given["experiments"] = [{**experiment, "stages": stages} for experiment in given["experiments"]]
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:
-        given = {"experiments": [{**named, "stages": stages}]}
+        given = {"experiments": [named]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
     try:
         built = Suite.model_validate(given)

@@ -123,12 +123,11 @@ def run(
         probes or None,
         suite=suite,
         seeds=seeds,
-        stages=stages or None,
         examples=examples,
     )
     api.check_device(device)
     settings = {name: value for each in training for name, value in parse_arguments(each).items()}
-    plan = make_plan(asked, default_registry(), device=device, training=settings)
+    plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
     out = out or api.default_out(asked)
     if dry_run:
         _print_plan(plan, out)

@@ -1,6 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -79,7 +80,14 @@ class _Labels(NamedTuple):
     stage: str
 
 
-def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training: dict[str, Any] | None = None) -> Plan:
+def make_plan(
+    suite: Suite,
+    registry: Registry,
+    *,
+    device: str = "cpu",
+    training: dict[str, Any] | None = None,
+    stages: Sequence[str] = STAGES,
+) -> Plan:
     """Cross a suite into trials and cells.
 
     Args:
@@ -87,10 +95,13 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
         registry: where the plugins are.
         device: `cpu` or `cuda`.
         training: settings that win over every other source (`--training`).
+        stages: only these; claims may speak of the others.
 
     Raises:
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
     """
+    if unknown := [stage for stage in stages if stage not in STAGES]:
+        raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
     resolver = _Resolver(registry)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
@@ -112,14 +123,14 @@ def make_plan(suite: Suite, registry: Registry, *, device: str = "cpu", training
                         for stage in _stages(experiment, probe, model):
                             cell = _cell(trial, probe, stage, suite.examples)
                             crossed.add(_Labels(model.use.label, task.use.label, probe.use.label, stage))
-                            if cell.id not in known:
+                            if stage in stages and cell.id not in known:
                                 known.add(cell.id)
                                 entry.cells.append(cell)
-    if not crossed:
+    if not any(cells.values()):
         raise RequestError("there is nothing to measure: none of the probes looks at the stages that were asked for")
     if suite.claims:
         _check_claims(suite, resolver, crossed)
-    return Plan(suite, list(planned.values()))
+    return Plan(suite, [each for each in planned.values() if each.cells])
 
 
 class _Resolver:

@@ -261,7 +261,7 @@ def explain(error: ValidationError, model: type[Strict]) -> str:
     parts: dict[object, type[Strict]] = {"experiments": Experiment, "claims": Claim}
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
-        where = ".".join(str(part) for part in problem["loc"] if part not in BRANCHES) or "suite"
+        where = ".".join(str(part) for part in problem["loc"] if part not in BRANCHES)
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
             known = parts.get(problem["loc"][0], model) if len(problem["loc"]) > 1 else model
@@ -274,5 +274,5 @@ def explain(error: ValidationError, model: type[Strict]) -> str:
             shown = f"in the claim {received['text']!r:.80}" if named else f"received {received!r:.80}"
             message = f"{problem['msg'].removeprefix('Value error, ')} ({shown})"
         found.setdefault(where, []).append(message)
-    lines = [f"  {where}: {'; or: '.join(messages)}" for where, messages in found.items()]
+    lines = [f"  {where and f'{where}: '}{'; or: '.join(messages)}" for where, messages in found.items()]
     return "\n".join([*lines[:10], f"  and {len(lines) - 10} more"] if len(lines) > 10 else lines)

@@ -13,11 +13,13 @@ from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.suites import Suite, load_suite
+from harness.vocabulary import STAGES
 
 
 def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: dict[str, Any] | None = None, **more: Any) -> Plan:
+    stages = more.pop("stages", STAGES)
     suite = api.build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
-    return make_plan(suite, default_registry(), training=training)
+    return make_plan(suite, default_registry(), training=training, stages=stages)
 
 
 def test_everything_is_crossed_with_everything() -> None:
@@ -85,6 +87,17 @@ def test_stages_can_be_chosen() -> None:
     """`--stage initial` leaves nothing that needs training."""
     made = plan("lstm", probes=("grad_reach", "accuracy"), seeds=1, stages=["initial"])
     assert [cell.stage for cell in made.cells] == ["initial"]
+    with pytest.raises(RequestError, match="there is no stage 'final'; choose from initial, trained"):
+        plan("lstm", stages=["final"])
+
+
+def test_a_suite_with_claims_may_be_run_in_part() -> None:
+    """`harness run recall --stage initial` is a quick look; its other claims are kept and stay undecided."""
+    suite = api.find_suite("recall")
+    made = make_plan(suite, default_registry(), stages=["initial"])
+    assert {cell.stage for cell in made.cells} == {"initial"}
+    assert all(planned.cells for planned in made.trials)
+    assert made.suite == suite
 
 
 @pytest.mark.parametrize(
