@@ -83,6 +83,20 @@ def test_epochs_replace_steps_and_back() -> None:
     assert (made.steps, made.epochs) == (3, None)
 
 
+def test_planning_builds_no_task_that_advises_epochs(plugin_file: Callable[..., str]) -> None:
+    """It may be a large data set, and has a size if its author counts in epochs."""
+    source = """
+        from harness import Task
+
+        class T(Task):
+            recommended_training = {"epochs": 2}
+
+            def __init__(self) -> None:
+                raise KeyboardInterrupt
+        """
+    assert plan("lstm", tasks=(plugin_file(source) + ":T",), seeds=1).trials
+
+
 def test_stages_can_be_chosen() -> None:
     """`--stage initial` leaves nothing that needs training."""
     made = plan("lstm", probes=("grad_reach", "accuracy"), seeds=1, stages=["initial"])
