@@ -1,16 +1,21 @@
 """Finds, isolates and explains plugins. Never imports torch: specs are light, targets are imported on demand."""
 
+import os
 import re
+import sysconfig
+import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, util
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pluggy
+from pydantic import ValidationError
 
 from harness import hookspecs
 from harness.errors import PluginError, RequestError, did_you_mean
@@ -19,6 +24,16 @@ from harness.specs import CONTRACT_VERSION, KINDS, Spec
 GROUP = "harness"
 OLDEST_CONTRACT = 1
 """Plugins written for contracts from here up to `CONTRACT_VERSION` work."""
+
+CORE = f"{Path(__file__).parent}{os.sep}"
+STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
+LIBRARIES = re.compile(
+    r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
+)
+"""Where errors of plugins come up that were not made there."""
+
+LONGEST = 300
+"""Characters of an error's message in one line."""
 
 SPEC_HOOKS = {kind: f"harness_{kind}s" for kind in KINDS}
 
@@ -42,6 +57,11 @@ class Entry:
     def qualified(self) -> str:
         """The name nobody else can have: `distribution:name`."""
         return f"{self.origin.distribution}:{self.spec.name}"
+
+    def __str__(self) -> str:
+        name, version = self.origin.distribution, self.origin.version
+        what = f"{self.spec.kind} {self.spec.name!r}"
+        return f"{what} ({self.spec.target}, from {name} {version})" if name else repr(self.spec.name)
 
 
 @dataclass(frozen=True)
@@ -236,14 +256,34 @@ def _problem(kind: str, spec: object) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """An exception in one line: of pydantic's, what is wrong in which field; of others, how the message begins."""
+    if isinstance(error, ValidationError):
+        problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
+        message = "; ".join(f"{where or error.title}: {what} (received {got!r:.40})" for where, what, got in problems)
+    else:
+        message = str(error)
+    message = " ".join(message.split())
+    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def place_of_error(error: BaseException) -> str:
+    """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
+    plugins use; or ""."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = frame.filename
+        python = file.startswith(STDLIB) and "-packages" not in file
+        if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):
+            return f"{short_path(Path(file))}:{frame.lineno}"
+    return ""
+
+
+def short_path(path: Path) -> Path:
+    """Relative to the working directory, for what lies in it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def plugin_error(entry: Entry, doing: str, error: BaseException, fix: str) -> PluginError:
-    """A `PluginError` that names the plugin, its distribution, the cause and the fix."""
-    return PluginError(
-        f"{entry.spec.kind} {entry.spec.name!r} ({entry.spec.target}, from {entry.origin.distribution or 'a file'} "
-        f"{entry.origin.version}) failed while {doing}: {describe(error)}. {fix}"
-    )
+    """A `PluginError` that names the plugin, its distribution, where it happened, the cause and the fix."""
+    where = f" (at {place})" if (place := place_of_error(error)) else ""
+    return PluginError(f"{entry} failed while {doing}: {describe(error)}{where}. {fix}")

@@ -1,15 +1,97 @@
-"""Fingerprints of code and of files, so that a changed plugin is measured anew and never served stale."""
+"""Where code comes from: files that belong to no package; fingerprints, so that what has changed is measured anew."""
 
 import ast
+import builtins
 import hashlib
 import importlib.util
 import sys
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 FILE_PREFIX = "harness_file_"
 """Modules that were loaded from a path, not imported by name, have names of ours that begin like this."""
+
+
+def module_from_file(path: Path) -> ModuleType:
+    """The module in a file, with the imports of its neighbours that a script would have, at once or later.
+
+    Every folder is a package under a name of its own, so that files of two folders can each have their `layers.py`.
+    """
+    package = ModuleType(f"{FILE_PREFIX}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}")
+    package.__path__ = [str(path.parent)]
+    sys.modules.setdefault(package.__name__, package)
+    if not any(isinstance(finder, _Neighbours) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Neighbours())
+    name = f"{package.__name__}.{path.stem}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses and pickling look modules up by name
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+class _Neighbours(MetaPathFinder):
+    """Finds the modules beside a file that was loaded from a path."""
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not fullname.startswith(FILE_PREFIX):
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None and isinstance(spec.loader, SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    """Gives a module an `import` that knows its neighbours."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        package = module.__name__.partition(".")[0]
+        vars(module)["__builtins__"] = {**vars(builtins), "__import__": partial(_import, package)}
+        super().exec_module(module)
+
+
+def _import(
+    package: str,
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> Any:
+    """What `import` and `from ... import` call, with the neighbours first."""
+    top = name.partition(".")[0]
+    if level or not _is_neighbour(package, top):
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+    found = builtins.__import__(f"{package}.{name}", globals, locals, fromlist or (), 0)
+    return found if fromlist else sys.modules[f"{package}.{top}"]
+
+
+@cache
+def _is_neighbour(package: str, name: str) -> bool:
+    """Whether a name means the module in the folder: not if it is Python's or ours, or found there anyway."""
+    if name in sys.stdlib_module_names or name == __package__:
+        return False
+    beside = PathFinder.find_spec(name, sys.modules[package].__path__)
+    if beside is None:
+        return False
+    try:
+        elsewhere = importlib.util.find_spec(name)
+    except ValueError:  # a module that was made by hand
+        elsewhere = None
+    return elsewhere is None or beside.origin not in (None, elsewhere.origin)
 
 
 def source_digest(module: ModuleType) -> str:
@@ -54,10 +136,10 @@ def _imports(source: bytes, package: str) -> set[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and (node.module or package):
+        elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            if node.level:
-                base = importlib.util.resolve_name("." * node.level + base, package) if package else base
+            if node.level and package:
+                base = importlib.util.resolve_name("." * node.level + base, package)
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
     return {name for name in names if name and "*" not in name}
 

@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import inspect
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +13,20 @@ from types import ModuleType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic_core import PydanticSerializationError
 
-from harness.errors import PluginError, RequestError, did_you_mean
+from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
 from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
-from harness.sources import FILE_PREFIX, file_digest, source_digest
+from harness.sources import file_digest, module_from_file, source_digest
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments
 
 SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
+
+MOST_NAMES = 12
+"""So many names of what a module has are shown."""
 
 
 def find(registry: Registry, kind: str, name: str) -> Entry:
@@ -33,6 +36,8 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
         RequestError: there is no such plugin, file or module.
     """
     place, _, attribute = name.rpartition(":")
+    if name.endswith(".py"):
+        place, attribute = name, ""
     if place.endswith(".py"):
         if not Path(place).is_file():
             raise RequestError(f"{kind} {name!r}: there is no file {place!r} in {str(Path.cwd())!r}")
@@ -40,6 +45,8 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
     try:
         return registry.find(kind, name)
     except RequestError:
+        if Path(f"{place}.py").is_file():
+            raise RequestError(f"there is no {kind} {name!r}; if the file is meant, {place}.py:{attribute}") from None
         distributions = {entry.origin.distribution for entry in registry.all(kind)}
         if not place or place in distributions or not _importable(place):
             raise
@@ -51,6 +58,19 @@ def _importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+    except Exception:  # the package around it is there, and raises
+        return True
+
+
+def _definitions(module: ModuleType) -> list[str]:
+    """Names of the classes and functions that a module defines, or else of those that it offers."""
+    offered = {
+        name: code
+        for name, code in vars(module).items()
+        if not name.startswith("_") and (inspect.isclass(code) or inspect.isfunction(code))
+    }
+    own = [name for name, code in offered.items() if code.__module__ == module.__name__]
+    return own or list(offered)
 
 
 @dataclass(frozen=True)
@@ -70,10 +90,15 @@ class Target:
 
         Raises:
             RequestError: an argument is unknown, missing or of the wrong type or range, or they do not go together.
+            PluginError: a default does not fit, or an argument is no plain data.
         """
         values = self._validated(request.arguments)
         defaults = {name: field.default for name, field in self.arguments.model_fields.items()}
-        resolved = values.model_dump(mode="json")
+        try:
+            resolved = values.model_dump(mode="json")
+        except PydanticSerializationError as error:
+            fix = "Arguments must be plain data: numbers, text, lists."
+            raise plugin_error(self.entry, "reading its arguments", error, fix) from error
         plain = TypeAdapter(dict[str, Any]).dump_python(defaults, mode="json", fallback=repr)
         different = {name: value for name, value in resolved.items() if name not in plain or value != plain[name]}
         name = self.entry.spec.name
@@ -118,7 +143,7 @@ class Target:
             try:
                 values = self.arguments.model_validate({k: None if k in words else v for k, v in arguments.items()})
             except ValidationError as error:
-                raise RequestError(self._explain(error)) from None
+                raise self._refused(error, arguments) from None
         if check := getattr(self.code, "check_arguments", None):
             try:
                 check(**_keywords(values))
@@ -126,21 +151,25 @@ class Target:
                 raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {error}") from None
         return values
 
-    def _explain(self, error: ValidationError) -> str:
-        kind, name = self.entry.spec.kind, self.entry.spec.name
-        known = self.arguments.model_fields
-        lines = []
+    def _refused(self, error: ValidationError, given: dict[str, Any]) -> HarnessError:
+        """What was wrong with the request; or with the plugin, if a default of its own does not fit."""
+        name, known = self.entry.spec.name, self.arguments.model_fields
+        lines: list[str] = []
+        kind: type[HarnessError] = RequestError
         for problem in error.errors(include_url=False):
             argument = str(problem["loc"][0]) if problem["loc"] else ""
+            message = problem["msg"][0].lower() + problem["msg"][1:]
             if problem["type"] == "extra_forbidden":
                 takes = ", ".join(known) or "none"
                 lines.append(f"it has no argument {argument!r}.{did_you_mean(argument, known)} Arguments: {takes}.")
             elif problem["type"] == "missing":
                 lines.append(f"argument {argument!r} is missing; give {name}:{argument}=...")
+            elif argument and argument not in given:
+                kind = PluginError
+                lines.append(f"its own default {argument!r} = {problem['input']!r}: {message}")
             else:
-                message = problem["msg"][0].lower() + problem["msg"][1:]
                 lines.append(f"argument {argument!r} = {problem['input']!r}: {message}")
-        return f"{kind} {name!r}: " + "; ".join(lines)
+        return kind(f"{self.entry.spec.kind} {name!r}: " + "; ".join(lines))
 
 
 def _keywords(values: BaseModel) -> dict[str, Any]:
@@ -154,28 +183,39 @@ def load(entry: Entry) -> Target:
     """Import a plugin's code.
 
     Raises:
-        PluginError: the module raises on import, or has no such name, or that is not callable.
+        RequestError: somebody asked for a file or module without the name of a class or function that is in it.
+        PluginError: the module raises on import; or a package's own target is no class or function.
     """
     if entry not in _targets:
         place, _, attribute = entry.spec.target.rpartition(":")
         try:
-            code = getattr(_module_of(entry), attribute)
+            module = _module_of(entry)
+            code = getattr(module, attribute, None)
         except (KeyboardInterrupt, GeneratorExit):
             raise
-        except AttributeError as error:
-            names = [name for name in dir(_module_of(entry)) if not name.startswith("_")]
-            fix = f"Correct the target.{did_you_mean(attribute, names)}"
-            raise plugin_error(entry, f"loading {attribute!r} from {place!r}", error, fix) from error
         except BaseException as error:
             fix = f"Try: python -c 'import {place}'" if not place.endswith(".py") else f"Try: python {place}"
             raise plugin_error(entry, "being imported", error, fix) from error
         if not callable(code):
-            raise PluginError(
-                f"{entry.spec.kind} {entry.spec.name!r}: its target {entry.spec.target!r} is a "
-                f"{type(code).__name__}, not a class or function"
-            )
+            raise (PluginError if entry.origin.distribution else RequestError)(_explain_target(entry, module, code))
         _targets[entry] = Target(entry, code)
     return _targets[entry]
+
+
+def _explain_target(entry: Entry, module: ModuleType, found: Any) -> str:
+    """What is wrong with a target that is no class or function, and what could be meant."""
+    place, _, attribute = entry.spec.target.rpartition(":")
+    offered = {name: code for name, code in vars(module).items() if not name.startswith("_") and callable(code)}
+    own = [name for name, code in offered.items() if str(code.__module__).startswith(module.__name__)]
+    names = own or list(offered)
+    if not attribute:
+        problem = f"say what in the file is meant, for example {entry.spec.name.rstrip(':')}:{(*names, 'Name')[0]}."
+    elif attribute in vars(module):
+        problem = f"{attribute!r} in {place!r} is a {type(found).__name__}, not a class or function."
+    else:
+        problem = f"there is no {attribute!r} in {place!r}.{did_you_mean(attribute, offered)}"
+    shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+    return f"{entry}: {problem} It has: {shown or 'no class or function'}."
 
 
 def load_use(registry: Registry, kind: str, use: PluginUse) -> Target:
@@ -185,30 +225,7 @@ def load_use(registry: Registry, kind: str, use: PluginUse) -> Target:
 
 def _module_of(entry: Entry) -> ModuleType:
     place = entry.spec.target.rpartition(":")[0]
-    if not place.endswith(".py"):
-        return importlib.import_module(place)
-    name = f"{FILE_PREFIX}{hashlib.sha256(place.encode()).hexdigest()[:12]}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, place)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses and pickling look modules up by name
-        folder = str(Path(place).parent)
-        before = set(sys.modules)
-        sys.path.insert(0, folder)  # as if it were run as a script, so that it can import its neighbours
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-        finally:
-            sys.path.remove(folder)
-            # the module keeps its neighbours; the next file may have others of the same names
-            for each in set(sys.modules) - before - {name}:
-                if str(Path(getattr(sys.modules[each], "__file__", None) or "/").parent).startswith(folder):
-                    del sys.modules[each]
-    return sys.modules[name]
+    return module_from_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
 
 
 def _argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:

@@ -1,13 +1,16 @@
 """Plugins are found, kept apart and explained."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
+import torch
 from entry_points import entry_points_in, write_distribution
 
 from harness.errors import RequestError
-from harness.registry import Registry, build_registry, default_registry
+from harness.registry import Registry, build_registry, default_registry, describe, place_of_error
 
 OFFER = """
 from harness import ModelSpec, hookimpl
@@ -147,3 +150,49 @@ def test_a_wrong_kind_of_spec_is_refused(registry_of: Any) -> None:
 def test_an_entry_point_without_hooks_is_said(registry_of: Any) -> None:
     """A module that offers nothing is most likely a mistake."""
     assert "it implements no hook" in reasons(registry_of(empty="x = 1"))
+
+
+class Settings(pydantic.BaseModel):
+    width: int
+    depth: int
+
+
+def raised(action: Any) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - what it is, is the test's question
+        action()
+    return caught.value
+
+
+def test_an_error_is_described_in_one_line() -> None:
+    """All that is wrong, of several things; long messages are cut, however they are written."""
+    assert describe(KeyError()) == "KeyError"
+    assert describe(ValueError("one\n\n  two")) == "ValueError: one two"
+    assert describe(ValueError("x" * 999)) == f"ValueError: {'x' * 300} ..."
+    state = describe(raised(lambda: torch.nn.Linear(2, 2).load_state_dict({})))
+    assert 'Missing key(s) in state_dict: "weight", "bias"' in state
+    assert describe(raised(lambda: Settings.model_validate({"width": "wide"}))) == (
+        "ValidationError: width: Input should be a valid integer, unable to parse string as an integer (received "
+        "'wide'); depth: Field required (received {'width': 'wide'})"
+    )
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: Settings.model_validate({}),
+        lambda: Settings(),
+        lambda: torch.nn.Linear(2, 2)(torch.zeros(3)),
+        lambda: json.loads("{"),
+    ],
+)
+def test_an_error_happens_where_the_plugin_called(action: Any) -> None:
+    """Not inside pydantic, torch or Python."""
+    line = action.__code__.co_firstlineno
+    assert place_of_error(raised(action)).endswith(f"test_registry.py:{line}")
+
+
+def test_an_error_of_the_harness_itself_has_no_place_in_a_plugin() -> None:
+    """Better none than a line of our own."""
+    error = raised(lambda: default_registry().find("model", "nothing"))
+    ours = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr] - without the frames of this test
+    assert place_of_error(error.with_traceback(ours)) == ""

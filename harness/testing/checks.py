@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from harness.contracts import Skip
-from harness.registry import describe
-from harness.testing.places import place_of_error
+from harness.registry import describe, place_of_error
 
 Status = Literal["passed", "failed", "not applicable"]
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from harness.attention import observe
-from harness.registry import describe
+from harness.registry import describe, place_of_error
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.model_case import STEPS, TIME, ModelCase, loose_tensors
 from harness.testing.model_sight import SIGHT
-from harness.testing.places import place, place_of_error
+from harness.testing.places import place
 
 
 def padding(case: ModelCase) -> str:

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from harness.contracts import Interface
-from harness.registry import describe
+from harness.registry import describe, place_of_error
 from harness.testing.checks import Check, Checker, Failed, Report
 from harness.testing.model_case import TIME, ModelCase
 from harness.testing.model_parts import PARTS
-from harness.testing.places import Part, guilty_part, place, place_of_error
+from harness.testing.places import Part, guilty_part, place
 from harness.testing.plugins import ADVICE, ARGUMENTS, Plugin, as_target
 
 

@@ -1,18 +1,13 @@
 """Where in a plugin something is or happened: `file:line`, and which part of a model."""
 
 import inspect
-import os
-import re
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
-CORE = f"{Path(__file__).parent.parent}{os.sep}"
-TORCH = f"{Path(torch.__file__).parent}{os.sep}"
+from harness.registry import short_path
 
 
 def place(code: object) -> str:
@@ -23,23 +18,7 @@ def place(code: object) -> str:
         _, line = inspect.getsourcelines(code)  # type: ignore[arg-type]
     except (TypeError, OSError):
         return ""
-    return f"{_short(file)}:{line}" if file else ""
-
-
-def place_of_error(error: BaseException) -> str:
-    """The innermost frame that belongs neither to torch, nor to the harness, nor to its type checker."""
-    frames = traceback.extract_tb(error.__traceback__)
-    foreign = (CORE, TORCH, "<")
-    own = [f for f in frames if not f.filename.startswith(foreign) and not _CHECKERS.search(f.filename)]
-    return f"{_short(own[-1].filename)}:{own[-1].lineno}" if own else ""
-
-
-_CHECKERS = re.compile(r"site-packages.(jaxtyping|beartype|pydantic|safetensors)")
-
-
-def _short(file: str) -> str:
-    path = Path(file)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    return f"{short_path(Path(file))}:{line}" if file else ""
 
 
 @dataclass(frozen=True)

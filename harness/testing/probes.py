@@ -9,7 +9,7 @@ from torch import nn
 from harness.contracts import Skip, Stage, Task
 from harness.errors import did_you_mean
 from harness.needs import NEEDS
-from harness.registry import describe
+from harness.registry import describe, place_of_error
 from harness.schema import Curve, Matrix, Scalar
 from harness.testing.checks import (
     Check,
@@ -21,7 +21,6 @@ from harness.testing.checks import (
     random_states,
     states_that_differ,
 )
-from harness.testing.places import place_of_error
 from harness.testing.plugins import ARGUMENTS, Plugin, as_target
 from harness.testing.probe_case import ProbeCase, model_state, numbers_of, poor_subjects, same_value
 

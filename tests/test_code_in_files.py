@@ -1,0 +1,190 @@
+"""Code that needs no package: a class in a file, its neighbours, its fingerprint, and what is said if it is missing."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import PluginError, RequestError
+from harness.registry import default_registry
+from harness.suites import Request
+from harness.targets import Target, find, load
+
+Write = Callable[..., str]
+
+
+def target(name: str) -> Target:
+    return load(find(default_registry(), "model", name))
+
+
+@pytest.fixture
+def files(tmp_path: Path, plugin_file: Write) -> Write:
+    """Write a file, and the folders it is in."""
+
+    def write(source: str, name: str) -> str:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        return plugin_file(source, name)
+
+    return write
+
+
+EAGER = """
+import neighbour
+from neighbour import VALUE
+
+class M:
+    def value(self):
+        return neighbour.VALUE, VALUE
+"""
+LATE = """
+class M:
+    def value(self):
+        import neighbour
+        from neighbour import VALUE
+        return neighbour.VALUE, VALUE
+"""
+RELATIVE = """
+class M:
+    def value(self):
+        from . import neighbour
+        from .neighbour import VALUE
+        return neighbour.VALUE, VALUE
+"""
+
+
+def value(path: str) -> Any:
+    return target(f"{path}:M").build({}).value()
+
+
+@pytest.mark.parametrize("source", [EAGER, LATE, RELATIVE])
+def test_a_file_imports_its_neighbours(files: Write, source: str) -> None:
+    """At once or when it is called, as in a script; nothing of it is left for other code to import by accident."""
+    files("VALUE = 5", "neighbour.py")
+    path = files(source, "plugin.py")
+    assert value(path) == (5, 5)
+    assert str(Path(path).parent) not in sys.path
+    assert "neighbour" not in sys.modules
+
+
+@pytest.mark.parametrize("source", [EAGER, LATE])
+def test_files_of_two_folders_have_neighbours_of_one_name(files: Write, source: str) -> None:
+    """Two versions of a model can be compared in one run, whichever was loaded or called first."""
+    paths = []
+    for folder in ("one", "two"):
+        files(f"VALUE = {folder!r}", f"{folder}/neighbour.py")
+        paths.append(files(source, f"{folder}/plugin.py"))
+    models = [target(f"{path}:M").build({}) for path in paths]
+    assert [model.value()[0] for model in (*models, *reversed(models))] == ["one", "two", "two", "one"]
+
+
+def test_neighbours_have_neighbours(files: Write) -> None:
+    """A folder with an `__init__.py`, a folder without one, and a neighbour that imports another one when called."""
+    files("from parts.inner import two\nfrom plain.inner import three\n\ndef all():\n    import last\n"
+          "    return two() + three() + last.FOUR", "neighbour.py")  # fmt: skip
+    files("", "parts/__init__.py")
+    files("def two():\n    from parts import other\n    return other.TWO", "parts/inner.py")
+    files("TWO = 2", "parts/other.py")
+    files("def three():\n    import plain.other\n    return plain.other.THREE", "plain/inner.py")
+    files("THREE = 3", "plain/other.py")
+    files("FOUR = 4", "last.py")
+    path = files("class M:\n    def value(self):\n        import neighbour as n\n        return n.all()", "plugin.py")
+    assert value(path) == 9
+
+
+def test_a_neighbour_never_stands_in_for_python_or_the_harness(files: Write) -> None:
+    """`copy.py` is a good name for a task; `import copy` still means Python's."""
+    files("raise RuntimeError", "copy.py")
+    files("raise RuntimeError", "harness.py")
+    path = files("import copy\nfrom harness import Task\nclass M:\n    def value(self): return Task, copy", "plugin.py")
+    from harness.contracts import Task
+
+    assert value(path)[0] is Task
+
+
+def test_a_module_that_is_found_anyway_is_not_loaded_twice(
+    files: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file at the root of an installed project imports the project's own classes, not copies of them."""
+    files("class Layer: ...", "project_of_mine/__init__.py")
+    path = files("from project_of_mine import Layer\nclass M:\n    def value(self): return Layer", "plugin.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import project_of_mine  # type: ignore[import-not-found]
+
+    assert value(path) is project_of_mine.Layer
+
+
+def test_two_files_of_a_folder_share_it(files: Write) -> None:
+    """A file that is asked for, and imported by another one, is one module."""
+    first = files("class M:\n    pass", "first.py")
+    second = files("from first import M", "second.py")
+    assert target(f"{second}:M").code is target(f"{first}:M").code
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("./no_such.py:M", "there is no file"),
+        ("./no_such.py", "there is no file"),
+        ("no.such.module:M", "there is no model"),
+        ("{folder}/nets.py:Modl", "there is no 'Modl' in .*nets.py'. Did you mean 'Model'\\? It has: Model, other."),
+        ("{folder}/nets.py", "for example .*nets.py:Model. It has: Model, other."),
+        ("{folder}/nets.py:", "for example .*nets.py:Model. It has: Model, other."),
+        ("{folder}/nets:Model", "if the file is meant, .*/nets.py:Model"),
+        ("{folder}/nets.py:sys", "'sys' in .* is a module, not a class or function. It has: Model, other."),
+        ("{folder}/empty.py:Model", "there is no 'Model' in .*. It has: no class or function."),
+        ("decimal:Decimale", "Did you mean 'Decimal'"),
+    ],
+)
+def test_code_that_is_not_there_is_a_wrong_request(files: Write, tmp_path: Path, name: str, said: str) -> None:
+    """The user's slip, not a plugin's failure; what the file has is listed."""
+    files("import sys\n\nclass Model: ...\n\ndef other(): ...\n\nclass _Hidden: ...", "nets.py")
+    files("", "empty.py")
+    with pytest.raises(RequestError, match=said):
+        target(name.format(folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("1 / 0", r"ZeroDivisionError: division by zero \(at .*plugin.py:1\)"),
+        ("import math\nmath.no_such", r"AttributeError: module 'math' has no attribute 'no_such' \(at .*plugin.py:2\)"),
+        ("class M(", "SyntaxError"),
+        ("import no_such_module", r"No module named 'no_such_module' \(at .*plugin.py:1\)"),
+        ("import sys\nsys.exit(3)", "SystemExit: 3"),
+    ],
+)
+def test_code_that_does_not_load_is_the_plugins_fault(files: Write, source: str, said: str) -> None:
+    """An exception on import names the plugin, the cause and the line."""
+    path = files(source, "plugin.py")
+    with pytest.raises(PluginError, match=said) as error:
+        target(f"{path}:M")
+    assert "plugin.py:M" in str(error.value)
+
+
+def digest(path: str) -> str:
+    return target(f"{path}:M").resolve(Request(name="M")).digest
+
+
+def test_the_digest_follows_the_source(files: Write) -> None:
+    """Any change in the file, or in a module of its own that it imports, gives another digest."""
+    digests = []
+    for folder, body, helper in (("a", "x = 1", "y = 1"), ("b", "x = 2", "y = 1"), ("c", "x = 1", "y = 2")):
+        files(helper, f"{folder}/helper.py")
+        digests.append(digest(files(f"import helper\nclass M: {body}\n", f"{folder}/plugin.py")))
+    assert len(set(digests)) == 3
+
+
+@pytest.mark.parametrize(
+    "how", ["import helper", "from helper import x", "from . import helper", "from .helper import x"]
+)
+def test_the_digest_sees_imports_that_come_later(files: Write, how: str) -> None:
+    """An import inside a function counts before it has run, so that a digest does not depend on what ran before."""
+
+    def digest_with(folder: str, helper: str) -> str:
+        files(helper, f"{folder}/helper.py")
+        return digest(files(f"class M:\n    def forward(self):\n        {how}\n", f"{folder}/plugin.py"))
+
+    assert digest_with("one", "x = 1") != digest_with("two", "x = 2")
+    assert digest_with("three", "x = 1") == digest_with("four", "x = 1")
