@@ -4,15 +4,19 @@ import inspect
 import json
 from typing import Any
 
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from tabulate import tabulate
 
 from harness.api import find_suite
 from harness.registry import default_registry
+from harness.suites import Request
 from harness.targets import Target, find, load
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
     """A model, task or probe: summary, arguments, advice, needs, source and documentation."""
+    name = Request.model_validate(name).name
     target = load(find(default_registry(), kind, name))
     entry, code = target.entry, target.code
     arguments = list_arguments(target)
@@ -38,7 +42,7 @@ def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
         table = [(a["name"], a["type"], "(required)" if a["required"] else json.dumps(a["default"])) for a in arguments]
         parts.append(tabulate(table, headers=["argument", "type", "default"], tablefmt="simple", disable_numparse=True))
         parts.append(f"Set them like this: {name}:{arguments[0]['name']}=...")
-    if documentation := inspect.getdoc(code):
+    if documentation := inspect.cleandoc(code.__doc__ or ""):  # its own, not that of nn.Module
         parts.append(documentation)
     return "\n\n".join(parts)
 
@@ -57,12 +61,29 @@ def describe_suite(name: str) -> str:
 
 def list_arguments(target: Target) -> list[dict[str, Any]]:
     """Every argument with `name`, `type` (in words), `required` and `default`."""
-    schema = target.arguments.model_json_schema()
-    required = set(schema.get("required", ()))
+    types = target.arguments.model_json_schema(schema_generator=_Types)["properties"]
     return [
-        {"name": name, "type": _type(field), "required": name in required, "default": field.get("default")}
-        for name, field in schema.get("properties", {}).items()
+        {
+            "name": name,
+            "type": _type(types[name]),
+            "required": field.is_required(),
+            "default": None if field.is_required() else _plain(field.default),
+        }
+        for name, field in target.arguments.model_fields.items()
     ]
+
+
+class _Types(GenerateJsonSchema):
+    """Names types that JSON does not know, instead of refusing them."""
+
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"non-serializable-default"}  # noqa: RUF012 - pydantic's own
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+        return {"type": getattr(schema.get("cls"), "__name__", "object")}
+
+
+def _plain(value: Any) -> Any:
+    return TypeAdapter(Any).dump_python(value, mode="json", fallback=repr)
 
 
 def _type(field: dict[str, Any]) -> str:
