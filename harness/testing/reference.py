@@ -6,7 +6,7 @@ python -m harness.testing.reference > docs/plugin-reference.md
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 from harness import contracts, hookspecs, schema, specs
 from harness.needs import NEEDS
@@ -150,13 +150,11 @@ def _class(item: type) -> Iterator[str]:
 def _model(item: Any) -> Iterator[str]:
     yield f"### `{item.__name__}`"
     yield _prose(inspect.getdoc(item))
-    lines = []
+    lines, types = [], get_type_hints(item)  # without what validates them
     for name, field in item.model_fields.items():
         if name != "kind":
             default = "" if field.is_required() else f" = {field.default!r}"
-            lines.append(
-                f"- `{name}: {_type(field.annotation)}{default}`: {' '.join((field.description or '').split())}"
-            )
+            lines.append(f"- `{name}: {_type(types[name])}{default}`: {' '.join((field.description or '').split())}")
     yield "\n".join(lines)
 
 
@@ -199,7 +197,8 @@ def _signature(function: Any) -> str:
 
 def _type(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(r"\b(torch|_C|collections\.abc|typing|harness\.\w+|jaxtyping)\.", "", text)
+    text = re.sub(r"\b(torch|_C|collections\.abc|typing|harness\.\w+|jaxtyping)\.", "", text)
+    return re.sub(r"^Optional\[(.+)\]$", r"\1 | None", text)
 
 
 if __name__ == "__main__":
