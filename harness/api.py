@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -39,7 +39,7 @@ class Results:
     records: tuple[Record, ...]
     out: Path
     suite: Suite | None = None
-    unfiltered: tuple[Record, ...] = ()
+    unfiltered: tuple[Record, ...] = field(default=(), repr=False)
     """All records of the run, if these were filtered from them."""
 
     def __len__(self) -> int:

@@ -133,6 +133,15 @@ def suite(name: str, claims: int = 1) -> Suite:
     return Suite.model_validate({"name": name, "experiments": [experiment], "claims": [claim] * claims})
 
 
+def test_a_mistyped_claim_is_no_undecided_one(tmp_path: Path) -> None:
+    """The report says that it cannot be read, and which name was meant."""
+    right, claim = suite("mine"), suite("mine").claims[0]
+    wrong = right.model_copy(update={"claims": [claim, claim.model_copy(update={"metric": "worst_insied"})]})
+    text = " ".join(harness.run(suite=wrong, out=tmp_path, **QUICK).render().split())
+    assert "Did you mean 'worst_inside'?" in text
+    assert "1 is undecided, 1 cannot be read." in text or "0 are undecided, 1 cannot be read." in text
+
+
 def stored(out: Path) -> Suite:
     found = RunDirectory(out).read_suite()
     assert found is not None
