@@ -210,7 +210,10 @@ def report(directory: Path, form: str) -> None:
     from harness.store import RunDirectory
 
     store = RunDirectory(directory)
-    click.echo(_rendered(list(store.read_records()), store.read_suite(), form))
+    unreadable: list[str] = []
+    click.echo(_rendered(list(store.read_records(unreadable.append)), store.read_suite(), form))
+    if unreadable:
+        raise HarnessError(unreadable[0])
 
 
 def _rendered(records: Any, suite: Any, form: Any) -> str:

@@ -4,15 +4,24 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError
+from harness.errors import HarnessError, RequestError
 from harness.schema import Record, Trained
 from harness.suites import Suite
+
+
+class StoreError(HarnessError):
+    """The run directory can no longer be written: a full disk, a folder that is gone. The run ends; what is on disk
+    stays."""
+
+
+def _refuse(message: str) -> None:
+    raise RequestError(message)
 
 
 class RunDirectory:
@@ -67,23 +76,31 @@ class RunDirectory:
         except (OSError, ValidationError):
             return None
 
-    def read_records(self) -> Iterator[Record]:
-        """Every record, by id.
+    def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
+        """Every record that can be read, by id.
+
+        Args:
+            tell: called once, after the last record, if some cannot be read: how many, which one first, what to do.
 
         Raises:
-            RequestError: there is no run here, or a record cannot be read (naming the file).
+            RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
         """
         if not self.records.is_dir():
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
-        for path in sorted(self.records.glob("*.json")):
+        paths = sorted(self.records.glob("*.json"))
+        unreadable = []
+        for path in paths:
             try:
-                yield Record.model_validate_json(path.read_bytes())
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                where = ".".join(map(str, first["loc"])) or "the file"
-                raise RequestError(
-                    f"the record {str(path)!r} cannot be read: {where}: {first['msg']}; delete it and run again"
-                ) from error
+                record = Record.model_validate_json(path.read_bytes())
+            except (OSError, ValidationError) as error:
+                unreadable.append(f"{str(path)!r}: {_problem(error)}")
+            else:
+                yield record
+        if unreadable:
+            tell(
+                f"{len(unreadable)} of {len(paths)} record files cannot be read and are left out, the first one "
+                f"{unreadable[0]}. Run the same command again to measure what is missing, or delete the files."
+            )
 
     def clear(self) -> None:
         """Delete the records, learning curves and checkpoints of earlier runs; nothing else."""
@@ -112,6 +129,14 @@ class RunDirectory:
             return None
 
 
+def _problem(error: OSError | ValidationError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
+
+
 def write_atomic(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new one, never part of it, even after a power cut."""
     with replaced(path) as temporary:
@@ -120,15 +145,27 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """A temporary file to write to, which takes the place of `path` in one step once it is safely on disk."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(handle)
-    temporary = Path(name)
+    """A temporary file to write to, which takes the place of `path` in one step once it is safely on disk.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    temporary = path
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.chmod(0o644)
         temporary.replace(path)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {str(path)!r}: {error.strerror or error}; what was written before is kept, and the same "
+            "command goes on from there"
+        ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary != path:
+            with suppress(OSError):
+                temporary.unlink()

@@ -74,7 +74,7 @@ def test_a_measurement_must_fit_its_labels() -> None:
 
 def test_finding_a_measurement_names_those_there_are() -> None:
     """A slip in a name is easy to mend."""
-    with pytest.raises(KeyError, match="there are: "):
+    with pytest.raises(KeyError, match="There are: "):
         make_record().find("acuracy")
 
 
@@ -100,6 +100,23 @@ def test_a_torn_record_is_not_a_record(tmp_path: Path) -> None:
     assert store.read_record(record.id) is None
     with pytest.raises(RequestError, match=f"{record.id}.json"):
         list(store.read_records())
+
+
+def test_unreadable_records_do_not_hide_the_others(tmp_path: Path) -> None:
+    """Half a file, or one of another time: whoever listens gets all that can be read, and then one sentence."""
+    store = RunDirectory(tmp_path)
+    store.create()
+    records = [make_record(seed=seed) for seed in range(3)]
+    for record in records:
+        store.write_record(record)
+    (store.records / f"{records[0].id}.json").write_text("{")
+    (store.records / f"{records[2].id}.json").write_text('{"schema": 0}')
+    said: list[str] = []
+    assert list(store.read_records(said.append)) == [records[1]]
+    assert len(said) == 1
+    assert said[0].startswith(f"2 of 3 record files cannot be read and are left out, the first one '{store.records}")
+    assert f"{records[0].id}.json': Invalid JSON" in said[0]
+    assert "Run the same command again" in said[0]
 
 
 def _write_for_ever(path: str) -> None:
