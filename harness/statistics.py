@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Literal
 
-from harness.schema import Record
+from harness.schema import PluginUse, Record
 
 FEW_SEEDS = 3
 """With fewer seeds than this, nothing is concluded about an architecture."""
@@ -74,12 +74,23 @@ def name_seeds(seeds: Iterable[int]) -> str:
     return f"seed{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(parts)}"
 
 
+Identity = tuple[str, str, str]
+"""Distribution, label and place of a plugin as used."""
+
+
+def identity(use: PluginUse) -> Identity:
+    """Which plugin it is, in any of its versions: one from a package by distribution and label; one without a package
+    also by where it is, so that two files of the same name in different folders are two plugins."""
+    return use.distribution, use.label, "" if use.distribution else use.target
+
+
 def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     """The records that count as seeds, in the order given, and how many older ones they supersede.
 
-    Among records that agree in model, task, probe (label and distribution), stage, training and number of
-    evaluation examples, only those with the plugin sources of the newest one are kept, and of these the
-    newest for each seed.
+    Among records that agree in model, task, probe (`identity`), stage, training, number of evaluation examples and
+    device, only those with the plugin sources of the newest one are kept, and of these the newest for each seed. So a
+    file that was edited and run again supersedes what it was before. A file of the same name in another folder
+    supersedes nothing, even if it is a copy: reports show both, with their folders.
     """
     records = list(records)
     sources: dict[object, object] = {}
@@ -88,7 +99,7 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     for index, record in newest_first:
         plugins = (record.model, record.task, record.probe)
         cell = (
-            tuple((use.distribution, use.label) for use in plugins),
+            tuple(map(identity, plugins)),
             record.stage,
             record.training,
             record.examples,

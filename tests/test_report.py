@@ -221,6 +221,23 @@ def test_equal_labels_of_two_distributions_are_told_apart() -> None:
     assert lines(text, "sequence-harness:lstm", "1.00")
 
 
+def test_equal_labels_of_two_files_are_told_apart() -> None:
+    """Runs of two folders, each with its `gru.py`: a row for each, named by what differs in the path; in CSV too."""
+
+    def gru(folder: str, value: float) -> Record:
+        made = record(factor(value), model="./gru.py:GRU:hidden=8", distribution="")
+        return made.model_copy(
+            update={"id": folder, "model": made.model.model_copy(update={"target": f"{folder}/gru.py:GRU"})}
+        )
+
+    records = [gru("/home/me/a/src", 0.5), gru("/home/me/b/src", 0.25)]
+    text = render(records)
+    assert lines(text, "a/src/gru.py:GRU:hidden=8", "0.500")
+    assert lines(text, "b/src/gru.py:GRU:hidden=8", "0.250")
+    assert {row["model"] for row in rows(records)} == {"a/src/gru.py:GRU:hidden=8", "b/src/gru.py:GRU:hidden=8"}
+    assert {row["model"] for row in rows(records[:1])} == {"./gru.py:GRU:hidden=8"}
+
+
 def test_without_a_suite_the_order_is_natural() -> None:
     """d=9 before d=10; with a suite, the suite's order."""
     labels = ["lstm:d=10", "lstm:d=9"]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import record
 
+from harness.schema import Record
 from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, summarise
 
 NAN = math.nan
@@ -61,6 +62,19 @@ def test_superseded_sources_are_not_seeds() -> None:
     old = [record(seed=seed, digest="old") for seed in range(3)]
     new = record(seed=0, digest="new", minutes=1)
     assert current([*old, new]) == ([new], 3)
+
+
+def test_an_edited_file_supersedes_itself_and_no_other() -> None:
+    """Files of one name in two folders are two models, also if one is a copy of the other."""
+
+    def gru(folder: str, digest: str, minutes: int) -> Record:
+        made = record(model="./gru.py:GRU", distribution="", digest=digest, minutes=minutes)
+        return made.model_copy(
+            update={"model": made.model.model_copy(update={"target": f"/home/me/{folder}/gru.py:GRU"})}
+        )
+
+    old, copied, edited = gru("a", "d1", 0), gru("b", "d1", 1), gru("a", "d2", 2)
+    assert current([old, copied, edited]) == ([copied, edited], 1)
 
 
 def test_other_settings_are_kept_apart() -> None:

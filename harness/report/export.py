@@ -5,8 +5,9 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from harness.report.grouping import names
 from harness.schema import Measurement, Record
-from harness.statistics import current
+from harness.statistics import current, identity
 from harness.suites import format_arguments
 
 COLUMNS = (
@@ -40,7 +41,7 @@ defaults of `Training`."""
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One dictionary for each number of each seed, ready for a data frame.
 
-    Superseded records are left out, as in the tables. A skipped or failed record, or one without
+    Superseded records are left out and plugins are named as in the tables. A skipped or failed record, or one without
     measurements, is one row without a value, with the reason in `message`.
     """
     return list(iterate(records))
@@ -49,13 +50,14 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """`rows`, one at a time."""
     kept, _ = current(records)
+    models, tasks, probes = (names(getattr(r, kind) for r in kept) for kind in ("model", "task", "probe"))
     for record in kept:
         cell: dict[str, Any] = dict.fromkeys(COLUMNS)
         error = record.error
         cell |= {
-            "model": record.model.label,
-            "task": record.task.label,
-            "probe": record.probe.label,
+            "model": models[identity(record.model)],
+            "task": tasks[identity(record.task)],
+            "probe": probes[identity(record.probe)],
             "stage": record.stage,
             "seed": record.seed,
             "status": record.status,

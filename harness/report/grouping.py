@@ -3,17 +3,15 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import TypeVar
 
 from harness.claims import matches
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar, Training
+from harness.statistics import Identity, identity
 from harness.suites import Request, Suite, format_arguments
 
 M = TypeVar("M", Scalar, Curve, Matrix)
-
-Identity = tuple[str, str]
-"""Distribution and label of a plugin as used."""
 
 Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
@@ -74,13 +72,13 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     The records must be `current`: two of one cell would be counted as two seeds.
     """
     experiments = suite.experiments if suite else []
-    models = _names((r.model for r in records), [x for e in experiments for x in e.models])
-    tasks = _names((r.task for r in records), [x for e in experiments for x in e.tasks])
-    probes = _names((r.probe for r in records), [x for e in experiments for x in e.probes])
+    models = names((r.model for r in records), [x for e in experiments for x in e.models])
+    tasks = names((r.task for r in records), [x for e in experiments for x in e.tasks])
+    probes = names((r.probe for r in records), [x for e in experiments for x in e.probes])
     cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Settings, list[Record]]]] = {}
     for record in records:
-        cell = cells.setdefault((_identity(record.probe), _identity(record.task), record.stage), {})
-        by_settings = cell.setdefault(_identity(record.model), {})
+        cell = cells.setdefault((identity(record.probe), identity(record.task), record.stage), {})
+        by_settings = cell.setdefault(identity(record.model), {})
         by_settings.setdefault((record.training, record.examples, record.device), []).append(record)
     return [
         Group(
@@ -109,23 +107,29 @@ def _rows(model: str, by_settings: dict[Settings, list[Record]]) -> list[Row]:
     return sorted(rows, key=lambda row: _natural(row.label))
 
 
-def _identity(use: PluginUse) -> Identity:
-    return use.distribution, use.label
+def names(uses: Iterable[PluginUse], requests: Sequence[Request] = ()) -> dict[Identity, str]:
+    """In order, each plugin as used with its label; where several have the same, with the distribution or folder."""
+    distinct = {identity(use): use for use in uses}
+    alike: dict[str, list[PluginUse]] = {}
+    for use in distinct.values():
+        alike.setdefault(use.label, []).append(use)
+
+    def order(key: Identity) -> tuple[int, list[tuple[int, str]], Identity]:
+        ranks = (i for i, request in enumerate(requests) if matches(request, distinct[key]))
+        return next(ranks, len(requests)), _natural(distinct[key].label), key
+
+    return {key: _qualified(distinct[key], alike[distinct[key].label]) for key in sorted(distinct, key=order)}
 
 
-def _names(uses: Iterable[PluginUse], requests: list[Request]) -> dict[Identity, str]:
-    """In order, each plugin as used with its label, qualified by its distribution where that is needed."""
-    distinct = {_identity(use): use for use in uses}
-    labels = [label for _, label in distinct]
-
-    def order(identity: Identity) -> tuple[int, list[tuple[int, str]], str]:
-        ranks = (i for i, request in enumerate(requests) if matches(request, distinct[identity]))
-        return next(ranks, len(requests)), _natural(identity[1]), identity[0]
-
-    return {
-        (distribution, label): label if labels.count(label) == 1 else f"{distribution or 'file'}:{label}"
-        for distribution, label in sorted(distinct, key=order)
-    }
+def _qualified(use: PluginUse, alike: list[PluginUse]) -> str:
+    """The label, with the distribution, or as much of the file's path as tells it from the others of that label."""
+    if len(alike) == 1:
+        return use.label
+    if use.distribution:
+        return f"{use.distribution}:{use.label}"
+    paths = [re.split(r"[/\\]", other.target) for other in alike if not other.distribution]
+    depth = next(n for n in count(2) if len({tuple(path[-n:]) for path in paths}) == len(paths))
+    return "/".join(re.split(r"[/\\]", use.target)[-depth:]) + use.label.removeprefix(use.name)
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
