@@ -36,14 +36,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from harness.schema import Trial
+from harness.vocabulary import Stage as Stage
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
 
 OUTPUTS_AT_ONCE = 2**26
 """The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""
-
-Stage = Literal["initial", "trained"]
 
 
 class Skip(Exception):  # noqa: N818 - an outcome, not an error

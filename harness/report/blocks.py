@@ -95,7 +95,7 @@ def _notes(kept: list[Record]) -> list[str]:
 
 
 def _group(group: Group, ascii: bool) -> list[Block]:
-    blocks: list[Block] = [Heading(f"{group.probe} on {group.task}, {STAGES[group.stage]}")]
+    blocks: list[Block] = [Heading(f"{group.probe} on {group.task}, {_when(group)}")]
     if group.measured:
         blocks.append(_summary_table(group))
     blocks += [curve_table(name, group.measured, ascii=ascii) for name in group.names(Curve)]
@@ -105,6 +105,13 @@ def _group(group: Group, ascii: bool) -> list[Block]:
     if missing := _not_measured(group.rows):
         blocks += [Paragraph("Not measured:"), Items(missing)]
     return blocks
+
+
+def _when(group: Group) -> str:
+    records = [record for row in group.rows for record in row.records]
+    if group.stage == "trained" and all(record.training.steps == 0 for record in records):
+        return "pretrained" if all(record.pretrained for record in records) else "without training (0 steps)"
+    return STAGES[group.stage]
 
 
 def _summary_table(group: Group) -> Table:
