@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from harness.errors import HarnessError, RequestError
-from harness.registry import Broken, Registry, describe
+from harness.errors import PluginError, RequestError
+from harness.registry import Broken, Entry, Registry, describe
 from harness.suites import Request
 from harness.targets import find, load
 from harness.testing.checks import Check, CheckResult, Report
@@ -28,7 +28,7 @@ def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | N
         kind: only `model`, `task` or `probe`; for a file it is found out otherwise.
 
     Raises:
-        RequestError: there is no such plugin, before anything is checked.
+        RequestError: there is no such plugin, or it has no such argument, before anything is checked.
     """
     kinds = [kind] if kind else list(CHECKS)
     if not names:
@@ -43,7 +43,7 @@ def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | N
     for name in names:
         request = Request.model_validate(name)
         for each in kinds if kind else kinds_of(registry, request.name):
-            find(registry, each, request.name)
+            _refuse(find(registry, each, request.name), request)
             wanted.append((each, name))
     for each, name in wanted:
         yield check_one(registry, each, name)
@@ -58,8 +58,9 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
         reason = why_not_built(target, request)
     except RequestError:
         raise
-    except HarnessError as error:
-        return Report(kind, shown, (CheckResult(LOADS, "failed", str(error)),))
+    except Exception as error:
+        message = str(error) if isinstance(error, PluginError) else describe(error)
+        return Report(kind, shown, (CheckResult(LOADS, "failed", message),))
     if reason:
         return Report(kind, shown, (CheckResult(LOADS, "not applicable", f"not checked: {reason}"),))
     try:
@@ -67,6 +68,18 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
     except Exception as error:
         return Report(kind, shown, (CheckResult(LOADS, "failed", describe(error)),))
     return Report(kind, shown, report.results)
+
+
+def _refuse(entry: Entry, request: Request) -> None:
+    """Raise `RequestError` for arguments that do not fit; what is wrong with the plugin itself, its report says."""
+    try:
+        target = load(entry)
+        if request.arguments:
+            target.resolve(request)
+    except RequestError:
+        raise
+    except Exception:
+        return
 
 
 def _broken(broken: Broken) -> Report:

@@ -1,11 +1,12 @@
 """From what an author points at (a name, a file, a class) to code that checks can build."""
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError, did_you_mean
+from harness.errors import HarnessError, RequestError, did_you_mean
 from harness.registry import Entry, Origin, Registry, default_registry
 from harness.schema import Training
 from harness.specs import KINDS
@@ -59,19 +60,21 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
     Raises:
         RequestError: there is none.
     """
-    place, _, attribute = name.rpartition(":")
-    if place.endswith(".py"):
-        code = load(find(registry, "model", name)).code
-        return [_kind(code)]
     short = name.rpartition(":")[2]
-    kinds = [kind for kind in ("model", "task", "probe") if short in registry.entries[kind]]
+    kinds = [
+        kind
+        for kind in ("model", "task", "probe")
+        if any(name in (entry.spec.name, entry.qualified) for entry in registry.entries[kind].get(short, []))
+    ]
     if kinds:
         return kinds
-    if place and attribute:
-        try:
-            return [_kind(load(find(registry, "model", name)).code)]
-        except RequestError:
-            pass
+    try:
+        entry = find(registry, "model", name)
+    except RequestError:
+        if ".py" in name or Path(f"{name.rpartition(':')[0]}.py").is_file():
+            raise
+    else:
+        return [_kind(load(entry).code)]
     known = sorted({entry.spec.name for kind in ("model", "task", "probe") for entry in registry.all(kind)})
     broken = "".join(f"\n{item}" for item in registry.broken if not item.name or item.name == short)
     raise RequestError(
@@ -88,9 +91,13 @@ def _kind(code: Any) -> str:
         return "task"
     if inspect.isclass(code) and issubclass(code, nn.Module):
         return "model"
-    if not inspect.isclass(code) and "subject" in inspect.signature(code).parameters:
+    try:
+        arguments = set(inspect.signature(code).parameters)
+    except (TypeError, ValueError):  # of compiled code; the check `loads` says so
+        arguments = set()
+    if not inspect.isclass(code) and "subject" in arguments:
         return "probe"
-    return "model" if {"vocab_size", "interface"} & set(inspect.signature(code).parameters) else "probe"
+    return "model" if {"vocab_size", "interface"} & arguments else "probe"
 
 
 def check_arguments(case: Any) -> str:
@@ -103,7 +110,7 @@ def check_arguments(case: Any) -> str:
         raise Failed(f"no type is written at {', '.join(map(repr, untyped))}", place(code))
     try:
         target.resolve(Request(name=target.entry.spec.name, arguments=case.arguments))
-    except RequestError as error:
+    except HarnessError as error:
         raise Failed(str(error), place(code)) from None
     return ", ".join(target.arguments.model_fields) or "it takes no arguments"
 
