@@ -3,14 +3,16 @@
 import hashlib
 import os
 import random
+import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 import numpy
 import safetensors
@@ -36,7 +38,7 @@ from harness.schema import (
     Timing,
     Trained,
 )
-from harness.store import RunDirectory, replaced
+from harness.store import RunDirectory, StoreError, replaced
 from harness.suites import Request
 from harness.targets import Target, load_use
 from harness.training import train
@@ -58,13 +60,19 @@ class Work:
 
 
 def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:
-    """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one."""
+    """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one.
+
+    Raises:
+        StoreError: the run directory can no longer be written.
+    """
     run, written = _Run(work, progress), set()
     try:
         with _one_trial(work):
             for record in run.records():
                 written.add(record.id)
                 yield record
+    except StoreError:
+        raise
     except Exception as error:  # the device itself failed, for example
         yield from run._fail([cell for cell in work.planned.cells if cell.id not in written], failure(error))
 
@@ -135,6 +143,8 @@ class _Run:
             for cell in cells:
                 yield self._write(cell, "skipped", reason=str(skip))
             return
+        except StoreError:
+            raise
         except Exception as error:
             yield from self._fail(cells, failure(error))
             return
@@ -215,7 +225,10 @@ class _Run:
             )
         if trial.training.steps != 0:
             with replaced(path) as temporary:
-                safetensors.torch.save_model(self.model, str(temporary))
+                try:
+                    safetensors.torch.save_model(self.model, str(temporary))
+                except safetensors.SafetensorError as error:
+                    raise OSError(str(error)) from error
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         self.trained = outcome.trained
 
@@ -224,15 +237,22 @@ class _Run:
         if not cells:
             return
         subject = self._subject(stage)
-        kept = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        before = _fingerprint(self.model)
         for cell in cells:
-            started = time.perf_counter()
+            self.model.zero_grad(set_to_none=True)
+            self.model.eval()
+            started, changed = time.perf_counter(), set[str]()
             try:
                 if reason := self._unmet(cell, registry, subject):
                     raise Skip(reason)
                 with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
-                    measurements = self._measure(cell, subject, registry)
-                    self._check_unchanged(kept)
+                    try:
+                        measurements = self._measure(cell, subject, registry)
+                    finally:
+                        changed = _changed(before, self.model)
+                    if changed:
+                        names = ", ".join(sorted(changed)[:3])
+                        raise RuntimeError(f"it changed the model ({names}); measure a copy.deepcopy of it instead")
             except Skip as skip:
                 record = self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
             except Exception as error:
@@ -240,22 +260,12 @@ class _Run:
             else:
                 seconds = time.perf_counter() - started
                 record = self._write(cell, "ok", measurements=measurements, seconds=seconds)
-            self._restore(kept)
             yield record
-
-    def _check_unchanged(self, kept: dict[str, torch.Tensor]) -> None:
-        changed = [name for name, tensor in self.model.state_dict().items() if not _same(tensor, kept[name])]
-        if changed:
-            raise RuntimeError(
-                f"it changed the model ({', '.join(changed[:3])}); measure a copy.deepcopy of it instead"
-            )
-
-    def _restore(self, kept: dict[str, torch.Tensor]) -> None:
-        """Undo what a probe may have left behind, so that the next one measures the same model."""
-        if any(not _same(tensor, kept[name]) for name, tensor in self.model.state_dict().items()):
-            self.model.load_state_dict(kept)
-        self.model.zero_grad(set_to_none=True)
-        self.model.eval()
+            if changed:
+                self._build(registry)  # as it was constructed; what was trained comes back from its checkpoint
+                if stage == "trained" and not cell.trial.pretrained:
+                    self._train(registry)
+                subject = self._subject(stage)
 
     def _measure(self, cell: Cell, subject: Subject, registry: Registry) -> list[Scalar | Curve | Matrix]:
         target = _planned(registry, "probe", cell.probe)
@@ -333,26 +343,57 @@ def _planned(registry: Registry, kind: str, use: PluginUse) -> Target:
     return target
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a, b) or (a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+def _fingerprint(model: nn.Module) -> dict[str, int]:
+    """A checksum of each parameter and buffer: a copy would take the memory of a second model."""
+    tensors = model.state_dict().items()
+    return {name: zlib.crc32(each.cpu().contiguous().unsqueeze(-1).view(torch.uint8).numpy()) for name, each in tensors}
+
+
+def _changed(before: dict[str, int], model: nn.Module) -> set[str]:
+    """The names of parameters and buffers that are not what they were."""
+    return {name for name, _ in before.items() ^ _fingerprint(model).items()}
 
 
 @contextmanager
 def blame(use: PluginUse, doing: str) -> Iterator[None]:
-    """Turn whatever a plugin raises into a `PluginError` that names it; the cause keeps its traceback."""
+    """Around a plugin's code: whatever it raises becomes a `PluginError` that names it (the cause keeps its traceback),
+    and what it prints goes to standard error, since standard output is for results."""
     try:
-        yield
+        with redirect_stdout(cast(TextIO, Aside())):
+            yield
     except (Skip, HarnessError):
         raise
     except (Exception, SystemExit) as error:
         origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
-        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error)}") from error
+        place = _place(error, use)
+        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{place}") from error
 
 
-def _place(error: BaseException) -> str:
-    """The innermost frame that is not torch's own."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f"{os.sep}torch{os.sep}" not in f.filename]
-    return f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+class Aside:
+    """Standard error for what plugins print. On a terminal, a progress bar on the line gives way to it."""
+
+    def __init__(self) -> None:
+        self.at_start = True
+
+    def write(self, text: str) -> int:
+        erase = "\r\x1b[K" if self.at_start and text and sys.stderr.isatty() else ""
+        self.at_start = text.endswith("\n") if text else self.at_start
+        return sys.stderr.write(erase + text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def _place(error: BaseException, use: PluginUse) -> str:
+    """The innermost frame in the plugin's own file or package; if there is none, the innermost that is not torch's."""
+    place = use.target.rpartition(":")[0]
+    package = sys.modules.get(place.partition(".")[0])
+    own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
+    own = own.parent if own.name == "__init__.py" else own
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
+    found = found or [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename]
+    return f" (at {Path(found[-1].filename).name}:{found[-1].lineno})" if found else ""
 
 
 def failure(error: BaseException) -> Failure:

@@ -1,5 +1,6 @@
 """Whatever a plugin does, every cell gets its record, and nothing that was measured is lost or measured twice."""
 
+import io
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from conftest import SHORT, SMALL
 
 import harness
 from harness import api
+from harness.runner import Aside
 from harness.schema import Record
 from harness.store import RunDirectory
 
@@ -158,6 +160,7 @@ def test_a_model_that_does_not_import_fails_its_own_cells(tmp_path: Path, plugin
         ("def p(subject):\n    return [1.0]", "a probe yields Scalar, Curve or Matrix"),
         ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name='a', unit='', value=1)] * 2", "twice"),
         ("def p(subject): ...\np.needs = ('atention',)", "Did you mean 'attention'"),
+        ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name=[], unit='', value=1)]", "plugin.py:3"),
     ],
 )
 def test_a_broken_probe_fails_its_own_cells(
@@ -238,15 +241,6 @@ def test_a_task_with_vectors_skips_models_of_tokens(tmp_path: Path, plugin_file:
     assert set(statuses(results.filter(model=models[1]))) == {"ok"}
 
 
-def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
-    """As when memory runs out: its cells are failed and say so, the others are ok."""
-    path = plugin_file(MODEL.format(construct="pass", forward="import os; os._exit(9)"))
-    results = run([f"{path}:M", "lstm:hidden=8", "lstm:hidden=4"], tmp_path / "run", jobs=2)
-    assert statuses(results) == ["failed", "ok", "ok"]
-    assert results.records[0].error is not None
-    assert "worker process died" in results.records[0].error.message
-
-
 SCRIPT = """
 import harness
 harness.run(["lstm:hidden=8"], tasks=[{task!r}], probes=["accuracy", "grad_reach"], seeds=6, out={out!r},
@@ -270,49 +264,6 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
     after = {record.id: record for record in RunDirectory(out).read_records()}
     assert len(after) == 18
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
-
-
-def start_with_workers(out: Path, steps: int) -> subprocess.Popen[str]:
-    """A run of 40 trials with two workers in a process group of its own, when it has written its first records (those
-    before training)."""
-    command = [str(Path(sys.executable).parent / "harness"), "run", "--model", "lstm:hidden=8", "--task", SHORT]
-    command += ["--seeds", "40", "--training", f"steps={steps},batch_size=8", "--examples", "32"]
-    command += ["--jobs", "2", "--probe", "grad_reach", "--out", str(out)]
-    process = subprocess.Popen(
-        command, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 120
-    while len(list(out.glob("records/*.json"))) < 2 and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    return process
-
-
-def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    """Ctrl-C once, with worker processes: exit code 130, whole records, and the same command goes on from there."""
-    process = start_with_workers(tmp_path, steps=150)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130, errors
-    assert "the same command goes on from there" in errors
-    assert "Traceback" not in errors
-    assert 2 <= len(list(RunDirectory(tmp_path).read_records())) < 80
-
-
-def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
-    """SIGKILL to the run alone: its workers do not go on training behind the user's back."""
-    process = start_with_workers(tmp_path, steps=1_000_000)
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 60
-    alive = True
-    while alive and time.monotonic() < deadline:
-        time.sleep(0.05)
-        try:
-            os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            alive = False
-    assert not alive
-    assert len(list(RunDirectory(tmp_path).read_records())) >= 2
 
 
 def test_events_reach_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,25 +302,79 @@ def test_results_filter_and_become_rows(tmp_path: Path) -> None:
     assert "lstm:hidden=8" in str(results)
 
 
-def test_a_probe_cannot_change_what_the_next_one_measures(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+@pytest.mark.parametrize("steps", [0, SMALL["steps"]])
+@pytest.mark.parametrize("change", ["parameter.zero_()", "parameter.data.zero_()", "parameter.data = parameter + 1"])
+def test_a_probe_cannot_change_what_the_next_one_measures(
+    tmp_path: Path, plugin_file: Callable[..., str], steps: int, change: str
+) -> None:
     """One that leaves other weights, or training mode, behind fails; the model is as it was for all others."""
-    source = """
+    source = f"""
     import torch
     def vandal(subject):
         with torch.no_grad():
             for parameter in subject.model.parameters():
-                parameter.zero_()
+                {change}
         subject.model.train()
         return []
     vandal.stages = ("initial", "trained")
     """
     vandal = plugin_file(source) + ":vandal"
-    alone = run(["lstm:hidden=8"], tmp_path / "alone")
-    beside = run(["lstm:hidden=8"], tmp_path / "beside", probes=[vandal, "accuracy"])
+    training = {**SMALL, "steps": steps}
+    alone = run(["lstm:hidden=8"], tmp_path / "alone", training=training)
+    beside = run(["lstm:hidden=8"], tmp_path / "beside", probes=[vandal, "accuracy"], training=training)
     assert statuses(beside) == ["failed", "failed", "ok"]
     assert beside.records[0].error is not None
     assert "it changed the model" in beside.records[0].error.message
     assert numbers(beside.records[2]) == numbers(alone.records[0])
+
+
+def test_a_probe_that_fails_halfway_leaves_the_model_as_it_was(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Whatever it had changed by then, a layer that it took out included."""
+    source = """
+    def vandal(subject):
+        del subject.model.out
+        raise ValueError("too late")
+    """
+    vandal = plugin_file(source) + ":vandal"
+    model = plugin_file(MODEL.format(construct="pass", forward="pass"), "m.py") + ":M"
+    alone = run([model], tmp_path / "alone")
+    beside = run([model], tmp_path / "beside", probes=[vandal, "accuracy"])
+    assert statuses(beside) == ["failed", "ok"]
+    assert beside.records[0].error is not None
+    assert "ValueError: too late" in beside.records[0].error.message
+    assert numbers(beside.records[1]) == numbers(alone.records[0])
+
+
+def test_no_second_model_is_kept_in_memory(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Neither a copy nor gradients: a model may take all the memory there is for one."""
+    source = """
+    import gc
+    import torch
+    from harness import Scalar
+    def copies(subject):
+        gc.collect()
+        tensors = [each for each in gc.get_objects() if type(each) in (torch.Tensor, torch.nn.Parameter)]
+        places = {each.data_ptr() for each in tensors if each.shape == (7 * 4, 7)}
+        return [Scalar(name="copies", unit="", value=len(places))]
+    copies.stages = ("initial", "trained")
+    """
+    results = run(["lstm:hidden=7"], tmp_path / "run", probes=[plugin_file(source) + ":copies"])
+    assert [record.measurements[0].value for record in results] == [1, 1]
+
+
+def test_a_progress_bar_gives_way_to_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal its line is erased first, once for each line that is printed; elsewhere nothing is added."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, erase in ((Terminal(), "\r\x1b[K"), (io.StringIO(), "")):
+        monkeypatch.setattr(sys, "stderr", stream)
+        aside: Any = Aside()
+        print("loss", 0.5, file=aside)
+        print("done", file=aside, flush=True)
+        assert stream.getvalue() == f"{erase}loss 0.5\n{erase}done\n"
 
 
 def test_a_listener_that_fails_is_only_warned_about(tmp_path: Path) -> None:

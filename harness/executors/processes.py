@@ -8,15 +8,18 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 from pebble import ProcessExpired, ProcessPool
 
 from harness.executors import Report
-from harness.runner import Work, failed_records, failure, run_trial
+from harness.runner import Aside, Work, failed_records, failure, run_trial
 from harness.schema import Record
-from harness.store import RunDirectory
+from harness.store import RunDirectory, StoreError
 
 _shares: Any = None
 """In a worker: the queue that takes `(index of the trial, share done)`."""
@@ -25,10 +28,12 @@ _shares: Any = None
 def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterator[Record]:
     """Run the trials on `jobs` worker processes; the records of a trial come when it is finished."""
     context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
+    # before interrupts are held, since it starts Python's resource tracker, and that lets them in again
     shares: Any = context.Queue()
     with ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(shares,), context=context) as pool:
         try:
-            futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
+            with _interrupts_held():
+                futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
             while futures:
                 with contextlib.suppress(queue.Empty):
                     report(*shares.get(timeout=0.1))
@@ -36,6 +41,8 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
                     future = futures.pop(index)
                     report(index, 1.0)
                     error = future.exception()
+                    if isinstance(error, StoreError):
+                        raise error
                     yield from future.result() if error is None else _after_death(works[index], error)
         except BaseException:
             pool.stop()  # on Ctrl-C, for example: what is on disk stays, the rest runs next time
@@ -55,18 +62,34 @@ def _after_death(work: Work, error: BaseException) -> list[Record]:
     return [*written, *failed_records(work, missing, failure(error))]
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C reaches the whole process group, and this process alone decides what it means: threads and processes
+    that are started in here never see it (nor do those that they start); this one sees it at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_worker(shares: Any) -> None:
     global _shares
     _shares = shares
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    sys.stdout = cast(TextIO, Aside())  # standard output is the parent's, for results
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+
+
+def _end_with_the_run() -> None:
+    """Where the run was killed, leave the machine to the next one, whatever a plugin is doing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _run(index: int, work: Work) -> list[Record]:
-    parent = multiprocessing.parent_process()
-
-    def report(share: float) -> None:
-        if parent is not None and not parent.is_alive():
-            os._exit(1)  # the run was killed: leave the machine to the next one
-        _shares.put((index, share))
-
-    return list(run_trial(work, report))
+    return list(run_trial(work, lambda share: _shares.put((index, share))))

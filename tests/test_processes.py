@@ -1,0 +1,163 @@
+"""Worker processes: one that dies costs its own trial, and all of them end with the run, however it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import SHORT, SMALL
+
+import harness
+from harness import api
+from harness.errors import HarnessError
+from harness.store import RunDirectory
+
+HARNESS = str(Path(sys.executable).parent / "harness")
+
+
+def start(out: Path, *words: str, path: Path | None = None) -> subprocess.Popen[str]:
+    """A run of 40 trials with two workers, in a process group of its own."""
+    command = [HARNESS, "run", "--model", "lstm:hidden=8", "--task", SHORT, "--seeds", "40", "--jobs", "2"]
+    command += ["--training", "steps=150,batch_size=8", "--examples", "32", "--out", str(out), *words]
+    return subprocess.Popen(
+        command,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(path or "")},
+    )
+
+
+def wait(process: subprocess.Popen[str], out: Path, pattern: str, files: int) -> None:
+    """Until there are so many files."""
+    deadline = time.monotonic() + 120
+    while len(list(out.glob(pattern))) < files and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+
+
+def interrupted(process: subprocess.Popen[str], out: Path) -> None:
+    """Ctrl-C once: exit code 130 and one line; no worker is left that would hold the output open."""
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
+    output, errors = process.communicate(timeout=120)
+    assert (output, errors) == (
+        "",
+        f"Interrupted. What is finished is in {out}; the same command goes on from there.\n",
+    )
+    assert process.returncode == 130
+
+
+def test_one_interrupt_ends_a_run_while_workers_start(tmp_path: Path) -> None:
+    """Also before they have imported anything."""
+    slow = f"""
+import pathlib, sys, time
+if "--multiprocessing-fork" in sys.orig_argv:
+    pathlib.Path({str(tmp_path)!r}, str(time.time_ns())).with_suffix(".started").touch()
+    time.sleep(100)
+"""
+    (tmp_path / "sitecustomize.py").write_text(slow)
+    process = start(tmp_path / "run", path=tmp_path)
+    wait(process, tmp_path, "*.started", 2)
+    interrupted(process, tmp_path / "run")
+
+
+def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> None:
+    """While models are trained: every record is whole, and the same command goes on from there."""
+    process = start(tmp_path, "--probe", "grad_reach")
+    wait(process, tmp_path, "records/*.json", 2)
+    interrupted(process, tmp_path)
+    assert 2 <= len(list(RunDirectory(tmp_path).read_records())) < 80
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Callable[..., str], how: int) -> None:
+    """They do not go on behind the user's back, whatever a plugin is doing."""
+    source = f"""
+    import time
+    from pathlib import Path
+    def p(subject):
+        Path({str(tmp_path)!r}, f"{{subject.seed}}.begun").touch()
+        time.sleep(1000)
+    """
+    process = start(tmp_path / "run", "--probe", "grad_reach", "--probe", plugin_file(source) + ":p")
+    wait(process, tmp_path, "*.begun", 2)
+    process.send_signal(how)
+    process.communicate(timeout=60)  # returns when no process holds the output open
+    assert process.returncode == -how
+    assert len(list(RunDirectory(tmp_path / "run").read_records())) == 4
+
+
+def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """As when memory runs out: its cells are failed and say so, the others are ok."""
+    source = """
+    import os
+    from torch import nn
+    class M(nn.Module):
+        def __init__(self, vocab_size: int) -> None:
+            os._exit(9)
+    """
+    models = [plugin_file(source) + ":M", "lstm:hidden=8", "lstm:hidden=4"]
+    results = harness.run(models, tasks=[SHORT], out=tmp_path / "run", seeds=1, training=SMALL, examples=64, jobs=2)
+    assert [record.status for record in results] == ["failed", "ok", "ok"]
+    assert results.records[0].error is not None
+    assert "worker process died" in results.records[0].error.message
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_plugins_print_does_not_mix_with_results(
+    tmp_path: Path, plugin_file: Callable[..., str], jobs: str
+) -> None:
+    """`harness run --format json` gives JSON; the rest is on standard error."""
+    source = """
+    from torch import nn
+    class M(nn.Embedding):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__(vocab_size, vocab_size)
+            print("constructed")
+        def forward(self, tokens):
+            print("training" if self.training else "measuring")
+            return super().forward(tokens)
+    """
+    command = [HARNESS, "run", "--model", plugin_file(source) + ":M", "--task", SHORT, "--seeds", "2", "--jobs", jobs]
+    command += ["--training", "steps=2,batch_size=4", "--examples", "16", "--format", "json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(json.loads(done.stdout)) == 2
+    assert {"constructed", "training", "measuring"} <= set(done.stderr.split())
+
+
+@pytest.mark.parametrize(("folder", "jobs"), [("records", 1), ("checkpoints", 1), ("checkpoints", 2)])
+def test_a_run_that_cannot_write_ends_and_goes_on_later(
+    tmp_path: Path, plugin_file: Callable[..., str], folder: str, jobs: int
+) -> None:
+    """As on a full disk: nothing more is trained for nothing, one sentence says why, and what was written stays."""
+    place, elsewhere = tmp_path / "run" / folder, tmp_path / "elsewhere"
+    source = f"""
+    from pathlib import Path
+    from harness import Scalar
+    def p(subject):
+        if subject.seed == 0 and not Path({str(tmp_path)!r}, "full").exists():
+            Path({str(tmp_path)!r}, "full").touch()
+            Path({str(place)!r}).rename({str(elsewhere)!r})
+        return [Scalar(name="a", unit="", value=1)]
+    p.stages = ("initial", "trained")
+    """
+
+    def run() -> api.Results:
+        probes = ["grad_reach", plugin_file(source) + ":p"]
+        settings = {"seeds": 4, "training": SMALL, "examples": 32, "jobs": jobs}
+        return harness.run(["lstm:hidden=8"], [SHORT], probes, out=tmp_path / "run", **settings)
+
+    with pytest.raises(HarnessError, match=r"cannot write '.*': No such file or directory; what was written"):
+        run()
+    elsewhere.rename(place)
+    before = {record.id: record for record in RunDirectory(tmp_path / "run").read_records()}
+    assert 1 <= len(before) < 16
+    assert {record.status for record in before.values()} == {"ok"}
+    after = {record.id: record for record in run()}
+    assert len(after) == 16
+    assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
