@@ -37,9 +37,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this one upside down: off
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    # a folder would do, but what is in the wheel is in question
-    run(f"pip wheel -q -w {folder} {ROOT}", folder, settings)
-    run(f"pip install -q {next(folder.glob('*.whl'))}", folder, settings)
+    run(f"pip install -q {ROOT}", folder, settings)  # by way of a wheel
     return settings
 
 

@@ -7,12 +7,8 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import nn
 
-from harness.registry import default_registry
-from harness.suites import Request
-from harness.targets import find, load
 from harness.testing import MODEL_CHECKS, check_model
 from harness.testing.models import model_checker
-from harness.testing.plugins import why_not_built
 from harness.testing.samples import Attending, Recurrent
 
 
@@ -429,12 +425,16 @@ def test_a_right_model_passes(model: type) -> None:
 
 def test_what_a_model_claims_is_checked_and_said() -> None:
     """Padding, limits, sizes and attention appear in the notes."""
-    assert check_model(Padded)["padding"].message == "token 0"
-    assert "limit 40" in check_model(LimitedAndSaysSo)["lengths"].message
-    assert "a state of 8 numbers" in check_model(Recurrent)["size"].message
-    assert "heads per layer: 2, 2; cuts are exact" in check_model(Attending)["attention"].message
-    assert "they can be read, not cut" in check_model(RightPatterns)["attention"].message
-    assert check_model(Recurrent)["attention"].status == "not applicable"
+
+    def note(model: type, check: str) -> str:
+        return model_checker(model).result(check).message
+
+    assert note(Padded, "padding") == "token 0"
+    assert "limit 40" in note(LimitedAndSaysSo, "lengths")
+    assert "a state of 8 numbers" in note(Recurrent, "size")
+    assert "heads per layer: 2, 2; cuts are exact" in note(Attending, "attention")
+    assert "they can be read, not cut" in note(RightPatterns, "attention")
+    assert model_checker(Recurrent).result("attention").status == "not applicable"
 
 
 def test_checks_leave_the_random_state_alone() -> None:
@@ -448,38 +448,3 @@ def test_checks_leave_the_random_state_alone() -> None:
 def test_every_check_of_a_model_has_a_model_that_fails_it() -> None:
     """A new check needs its own counterexample."""
     assert {check.name for check in MODEL_CHECKS} == {name for _, name, _ in CAUGHT}
-
-
-BUILT_IN = [entry.spec.name for entry in default_registry().all("model")]
-
-
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_built_in_models_pass(name: str) -> None:
-    """Whatever is registered, except what cannot be built without arguments."""
-    if reason := why_not_built(load(find(default_registry(), "model", name)), Request(name=name)):
-        pytest.skip(reason)
-    report = check_model(name)
-    assert report.ok, str(report)
-
-
-VARIANTS = [
-    "gpt:position=rope",
-    "gpt:position=alibi,norm=post,tied=false,dropout=0.1",
-    "lstm:layers=2",
-]
-
-
-@pytest.mark.parametrize("request_", VARIANTS)
-def test_variants_of_built_in_models_pass(request_: str) -> None:
-    """Other paths through the same code."""
-    assert Request.model_validate(request_).arguments
-    report = check_model(request_)
-    assert report.ok, str(report)
-
-
-def test_the_bidirectional_lstm_is_caught_and_named() -> None:
-    """The built-in variant that sees the future, by its own name."""
-    (failed,) = check_model("lstm:bidirectional=true").failed
-    assert failed.check.name == "causal"
-    assert "`rnn`, an nn.LSTM with bidirectional=True" in failed.message
-    assert "lstm.py:" in failed.where

@@ -7,11 +7,7 @@ import pytest
 import torch
 
 from harness import Curve, Matrix, Scalar, Skip, Subject
-from harness.registry import default_registry
-from harness.suites import Request
-from harness.targets import find, load
 from harness.testing import PROBE_CHECKS, check_probe
-from harness.testing.plugins import why_not_built
 from harness.testing.probes import probe_checker
 
 
@@ -273,12 +269,3 @@ def test_skipping_is_no_failure() -> None:
 def test_every_check_of_a_probe_has_a_probe_that_fails_it() -> None:
     """A new check needs its own counterexample."""
     assert {check.name for check in PROBE_CHECKS} == {name for _, name, _ in CAUGHT}
-
-
-@pytest.mark.parametrize("name", [entry.spec.name for entry in default_registry().all("probe")])
-def test_built_in_probes_pass(name: str) -> None:
-    """Whatever is registered, except what cannot be built without arguments."""
-    if reason := why_not_built(load(find(default_registry(), "probe", name)), Request(name=name)):
-        pytest.skip(reason)
-    report = check_probe(name)
-    assert report.ok, str(report)

@@ -11,11 +11,7 @@ import torch
 from pydantic import PositiveInt
 
 from harness import Condition, Interface, Metric, Task
-from harness.registry import default_registry
-from harness.suites import Request
-from harness.targets import find, load
 from harness.testing import TASK_CHECKS, check_task
-from harness.testing.plugins import why_not_built
 from harness.testing.samples import ANSWERS, VOCABULARY, Marked, Numbers, Plain
 from harness.testing.tasks import task_checker
 
@@ -379,12 +375,3 @@ def test_an_oracle_makes_the_check_of_perfection_exact() -> None:
 def test_every_check_of_a_task_has_a_task_that_fails_it() -> None:
     """A new check needs its own counterexample."""
     assert {check.name for check in TASK_CHECKS} == {name for _, name, _ in CAUGHT}
-
-
-@pytest.mark.parametrize("name", [entry.spec.name for entry in default_registry().all("task")])
-def test_built_in_tasks_pass(name: str) -> None:
-    """Whatever is registered, except what cannot be built without arguments."""
-    if reason := why_not_built(load(find(default_registry(), "task", name)), Request(name=name)):
-        pytest.skip(reason)
-    report = check_task(name)
-    assert report.ok, str(report)

@@ -10,10 +10,10 @@ EXAMPLES = {"min-gru": "model", "selective-copying": "task", "state-memory": "pr
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment, with wheels of the examples."""
-    settings, folder = environment(tmp_path_factory.getbasetemp()), tmp_path_factory.mktemp("examples")
-    run(f"pip wheel -q -w {folder} {' '.join(str(ROOT / 'examples' / name) for name in EXAMPLES)}", folder, settings)
-    run(f"pip install -q {' '.join(map(str, folder.glob('*.whl')))}", folder, settings)
+    """The environment, with the examples."""
+    settings = environment(tmp_path_factory.getbasetemp())
+    sources = " ".join(str(ROOT / "examples" / name) for name in EXAMPLES)
+    run(f"pip install -q {sources}", tmp_path_factory.mktemp("examples"), settings)
     return settings
 
 
