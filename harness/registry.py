@@ -114,7 +114,7 @@ class Registry:
             try:
                 given = implementation.function(*(what[name] for name in implementation.argnames))
                 answers += given or ()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 warnings.warn(f"{implementation.plugin_name}: {hook} raised {describe(error)}", stacklevel=2)
         return answers
 
@@ -216,12 +216,12 @@ def _register(registry: Registry, plugin: Any, origin: Origin) -> None:
 def _collect(registry: Registry, kind: str, hook: Callable[..., Any], origin: Origin) -> None:
     try:
         specs = list(hook() or ())
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         registry.broken.append(Broken(origin, f"its hook {SPEC_HOOKS[kind]} raised {describe(error)}"))
         return
     for spec in specs:
         if problem := _problem(kind, spec):
-            registry.broken.append(Broken(origin, problem, kind, getattr(spec, "name", repr(spec))))
+            registry.broken.append(Broken(origin, problem, kind, str(getattr(spec, "name", repr(spec)))))
         elif twin := next(
             (e for e in registry.entries[kind][spec.name] if e.origin.distribution == origin.distribution),
             None,
@@ -237,6 +237,9 @@ def _problem(kind: str, spec: object) -> str:
     expected = KINDS[kind].__name__
     if not isinstance(spec, KINDS[kind]):
         return f"its hook {SPEC_HOOKS[kind]} gave {spec!r}, which is no {expected}; yield {expected}(name, target)"
+    for name, wanted in (("name", str), ("target", str), ("summary", str), ("contract", int)):
+        if not isinstance(value := getattr(spec, name), wanted):
+            return f"its {name} is {value!r:.60}, where {'a number' if wanted is int else 'text'} is expected"
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", spec.name):
         return f"the name {spec.name!r} has characters beyond a-z, 0-9, - and _; rename it"
     if not OLDEST_CONTRACT <= spec.contract <= CONTRACT_VERSION:

@@ -127,6 +127,34 @@ def test_a_spec_that_cannot_be_used_is_explained(registry_of: Any, change: dict[
     assert not list(registry.all("model"))
 
 
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("3, 'math:sqrt'", "its name is 3, where text is expected"),
+        ("'acme', None", "its target is None, where text is expected"),
+        ("'acme', 'math:sqrt', summary=None", "its summary is None, where text is expected"),
+        ("'acme', 'math:sqrt', contract='1'", "its contract is '1', where a number is expected"),
+    ],
+)
+def test_a_spec_of_wrong_types_is_explained(registry_of: Any, spec: str, said: str) -> None:
+    """It harms nobody else."""
+    registry = registry_of(bad=offer().replace("'acme', 'math:sqrt', summary=\"a model\"", spec), good=offer("fine"))
+    assert said in reasons(registry)
+    assert [entry.spec.name for entry in registry.all("model")] == ["fine"]
+    json.dumps(registry.as_dict())
+
+
+def test_a_hook_that_exits_is_only_broken(registry_of: Any) -> None:
+    """Whether it offers something or listens."""
+    source = (
+        offer() + "    raise SystemExit(3)\n\n@hookimpl\ndef harness_trial_started(trial):\n    raise SystemExit(4)\n"
+    )
+    registry = registry_of(bad=source)
+    assert "harness_models raised SystemExit: 3" in reasons(registry)
+    with pytest.warns(UserWarning, match="harness_trial_started raised SystemExit: 4"):
+        registry.notify("harness_trial_started", trial=None)
+
+
 def test_asking_for_a_broken_plugin_says_why(registry_of: Any) -> None:
     """The error is the reason, not just 'unknown'."""
     with pytest.raises(RequestError, match="contract version 99"):
