@@ -128,17 +128,21 @@ def test_a_spec_that_cannot_be_used_is_explained(registry_of: Any, change: dict[
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("field", "value", "said"),
     [
-        ("3, 'math:sqrt'", "its name is 3, where text is expected"),
-        ("'acme', None", "its target is None, where text is expected"),
-        ("'acme', 'math:sqrt', summary=None", "its summary is None, where text is expected"),
-        ("'acme', 'math:sqrt', contract='1'", "its contract is '1', where a number is expected"),
+        ("name", 3, "its name is 3, where text is expected"),
+        ("target", None, "its target is None, where text is expected"),
+        ("summary", None, "its summary is None, where text is expected"),
+        ("contract", "1", "its contract is '1', where a number is expected"),
     ],
 )
-def test_a_spec_of_wrong_types_is_explained(registry_of: Any, spec: str, said: str) -> None:
+def test_a_spec_of_wrong_types_is_explained(registry_of: Any, field: str, value: Any, said: str) -> None:
     """It harms nobody else."""
-    registry = registry_of(bad=offer().replace("'acme', 'math:sqrt', summary=\"a model\"", spec), good=offer("fine"))
+    spec = "spec = ModelSpec('acme', 'math:sqrt')"
+    source = offer().replace(
+        "yield ModelSpec", f"{spec}; object.__setattr__(spec, {field!r}, {value!r}); yield spec\n#"
+    )
+    registry = registry_of(bad=source, good=offer("fine"))
     assert said in reasons(registry)
     assert [entry.spec.name for entry in registry.all("model")] == ["fine"]
     json.dumps(registry.as_dict())
