@@ -5,6 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic_core import PydanticSerializationError
 
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
-from harness.registry import Entry, Origin, Registry, plugin_error
+from harness.registry import Entry, Origin, Registry, describe, plugin_error
 from harness.schema import PluginUse
 from harness.sources import file_digest, module_from_file, source_digest
 from harness.specs import KINDS
@@ -24,6 +25,9 @@ from harness.suites import Request, format_arguments
 
 SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
+
+RESERVED = {name for name in dir(BaseModel) if name.startswith("model_")}
+"""Names of arguments that pydantic needs for itself."""
 
 MOST_NAMES = 12
 """So many names of what a module has are shown."""
@@ -148,7 +152,8 @@ class Target:
             try:
                 check(**_keywords(values))
             except ValueError as error:
-                raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {error}") from None
+                message = describe(error) if isinstance(error, ValidationError) else str(error)
+                raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {message}") from None
         return values
 
     def _refused(self, error: ValidationError, given: dict[str, Any]) -> HarnessError:
@@ -250,6 +255,10 @@ def _argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
                 f"{kind} {name!r} ({entry.spec.target}) takes {parameter.name!r} by position; the harness passes "
                 "arguments by keyword, so make it a keyword argument"
             )
+        elif parameter.name.startswith("_") or (
+            parameter.name.startswith("model_") and hasattr(BaseModel, parameter.name)
+        ):
+            raise PluginError(f"{kind} {name!r}: no argument can be called {parameter.name!r}; rename it")
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (hints.get(parameter.name, Any), default)
@@ -260,7 +269,9 @@ def _argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
         arbitrary_types_allowed=True,
         protected_namespaces=(),
     )
-    return create_model(f"{name} arguments", __config__=config, **fields)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of an argument with the name of a method, such as `copy`
+        return create_model(f"{name} arguments", __config__=config, **fields)
 
 
 def canonical(value: Any) -> str:

@@ -116,3 +116,36 @@ def test_arguments_are_plain_data(plugin_file: Callable[..., str]) -> None:
     path = plugin_file("from torch import nn\nclass M:\n    def __init__(self, *, act: nn.Module = nn.ReLU()): ...\n")
     with pytest.raises(PluginError, match="Arguments must be plain data"):
         resolve(f"{path}:M")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", ["copy", "json", "schema", "model_size", "self_"])
+def test_arguments_have_any_name(plugin_file: Callable[..., str], name: str) -> None:
+    """Also that of a method of what validates them."""
+    path = plugin_file(f"class M:\n    def __init__(self, *, {name}: int = 3):\n        self.got = {name}\n")
+    assert target(f"{path}:M").build(resolve(f"{path}:M:{name}=4")).got == 4
+
+
+@pytest.mark.parametrize("name", ["_width", "model_config", "model_fields", "model_dump"])
+def test_a_few_names_are_refused(plugin_file: Callable[..., str], name: str) -> None:
+    """Rather than lost."""
+    path = plugin_file(f"class M:\n    def __init__(self, *, {name}: int = 3): ...\n")
+    with pytest.raises(PluginError, match=f"no argument can be called '{name}'; rename it"):
+        resolve(f"{path}:M")
+
+
+def test_arguments_that_do_not_go_together_are_explained_in_one_line(plugin_file: Callable[..., str]) -> None:
+    """Whatever kind of ValueError the plugin raises."""
+    path = plugin_file("""
+        from pydantic import BaseModel
+        class Settings(BaseModel):
+            width: int
+        class M:
+            def __init__(self, *, width: str = "3"): ...
+            @staticmethod
+            def check_arguments(width):
+                Settings(width=width)
+    """)
+    with pytest.raises(RequestError, match="width: Input should be a valid integer") as error:
+        resolve(f"{path}:M:width=wide")
+    assert "\n" not in str(error.value)
