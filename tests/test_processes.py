@@ -108,6 +108,18 @@ def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Cal
     assert "worker process died" in results.records[0].error.message
 
 
+def test_workers_that_cannot_start_end_the_run(tmp_path: Path) -> None:
+    """With an error that says so, however many trials there are, instead of waiting for them for ever."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\nif '--multiprocessing-fork' in sys.orig_argv:\n    os._exit(3)"
+    )
+    process = start(tmp_path / "run", "--seeds", "400", path=tmp_path)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "worker processes die as soon as they start" in errors
+    assert "Traceback" not in errors
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_what_plugins_print_does_not_mix_with_results(
     tmp_path: Path, plugin_file: Callable[..., str], jobs: str

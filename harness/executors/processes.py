@@ -16,6 +16,7 @@ from typing import Any, TextIO, cast
 
 from pebble import ProcessExpired, ProcessPool
 
+from harness.errors import HarnessError
 from harness.executors import Report
 from harness.runner import Aside, Work, failed_records, failure, run_trial
 from harness.schema import Record
@@ -26,7 +27,12 @@ _shares: Any = None
 
 
 def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterator[Record]:
-    """Run the trials on `jobs` worker processes; the records of a trial come when it is finished."""
+    """Run the trials on `jobs` worker processes; the records of a trial come when it is finished.
+
+    Raises:
+        StoreError: the run directory can no longer be written.
+        HarnessError: the worker processes die before they have a trial.
+    """
     context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
     # before interrupts are held, since it starts Python's resource tracker, and that lets them in again
     shares: Any = context.Queue()
@@ -35,6 +41,10 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
             with _interrupts_held():
                 futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
             while futures:
+                if not pool.active:
+                    raise HarnessError(
+                        "the worker processes die as soon as they start, perhaps for lack of memory; try --jobs 1"
+                    )
                 with contextlib.suppress(queue.Empty):
                     report(*shares.get(timeout=0.1))
                 for index in [index for index, future in futures.items() if future.done()]:
