@@ -289,4 +289,4 @@ def short_path(path: Path) -> Path:
 def plugin_error(entry: Entry, doing: str, error: BaseException, fix: str) -> PluginError:
     """A `PluginError` that names the plugin, its distribution, where it happened, the cause and the fix."""
     where = f" (at {place})" if (place := place_of_error(error)) else ""
-    return PluginError(f"{entry} failed while {doing}: {describe(error)}{where}. {fix}")
+    return PluginError(f"{entry} failed while {doing}: {describe(error).rstrip('.')}{where}. {fix}")
