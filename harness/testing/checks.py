@@ -174,7 +174,7 @@ _WAITS = "waits for"
 def random_state_restored(seed: int = 0) -> Iterator[None]:
     """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
     states = random_states()
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the stack for each kind of device: slow
     np.random.seed(seed)
     random.seed(seed)
     try:
