@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from harness.errors import did_you_mean
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar
-from harness.statistics import FEW_SEEDS, current, name_seeds
+from harness.statistics import FEW_SEEDS, current, identity, name_seeds
 from harness.suites import Claim, Request, Selection, parse_request
 
 Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
@@ -191,11 +191,12 @@ def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
 
 def _ambiguous(records: list[Record]) -> str:
     """Why the records are not the seeds of one experiment, or ``."""
-    for what, values in (
-        ("models", {(r.model.distribution, r.model.label): r.model.label for r in records}),
-        ("tasks", {(r.task.distribution, r.task.label): r.task.label for r in records}),
-        ("probes", {(r.probe.distribution, r.probe.label): r.probe.label for r in records}),
+    for what, uses in (
+        ("models", [r.model for r in records]),
+        ("tasks", [r.task for r in records]),
+        ("probes", [r.probe for r in records]),
     ):
+        values = {identity(use): use.label if use.distribution else use.target for use in uses}
         if len(values) > 1:
             labels = ", ".join(sorted(values.values()))
             return f"ambiguous: several {what} match ({labels}); name one in the claim"
