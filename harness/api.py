@@ -3,7 +3,8 @@
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -282,9 +283,10 @@ def execute(
         if left := [cell for cell in planned.cells if cell.id not in done]:
             unfinished.append(replace(planned, cells=left))
     if unfinished:
-        for record in _run(unfinished, out, jobs, report):
-            records[record.id] = record
-            default_registry().notify("harness_record_written", record=record)
+        with closing(_run(unfinished, out, jobs, report)) as found:
+            for record in found:
+                records[record.id] = record
+                default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(ordered, out, plan.suite)
 
@@ -309,9 +311,9 @@ def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:
     return found
 
 
-def _run(unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]) -> Iterator[Record]:
-    from harness.executors.local import run_local
-    from harness.executors.processes import run_in_processes
+def _run(
+    unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]
+) -> Generator[Record, None, None]:
     from harness.provenance import git_state
     from harness.runner import Work
 
@@ -328,6 +330,10 @@ def _run(unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[
 
     tell(0, 0.0)
     if jobs > 1 and len(works) > 1:
+        from harness.executors.processes import run_in_processes
+
         yield from run_in_processes(works, tell, min(jobs, len(works)))
     else:
+        from harness.executors.local import run_local
+
         yield from run_local(works, tell)

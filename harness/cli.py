@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -30,6 +30,9 @@ class HarnessGroup(click.Group):
         except HarnessError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            ctx.exit(130)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -127,13 +130,14 @@ def run(
     )
     api.check_device(device)
     settings = {name: value for each in training for name, value in parse_arguments(each).items()}
-    plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
+    with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
+        plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
     out = out or api.default_out(asked)
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
-        with _progress() as report:
+        with _progress() as report, redirect_stdout(sys.stderr):
             results = api.execute(
                 plan, out, fresh=fresh, jobs=jobs or (api.default_jobs() if device == "cpu" else 1), report=report
             )
@@ -221,7 +225,8 @@ def _rendered(records: Any, suite: Any, form: Any) -> str:
     from harness.report import can_draw, render
 
     records = list(records)
-    sections = default_registry().notify("harness_report_sections", records=records)
+    with redirect_stdout(sys.stderr):
+        sections = default_registry().notify("harness_report_sections", records=records)
     return render(
         records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
     )

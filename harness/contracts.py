@@ -36,7 +36,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from harness.schema import Trial
-from harness.vocabulary import Stage as Stage
+from harness.vocabulary import Stage
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""

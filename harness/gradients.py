@@ -88,7 +88,8 @@ def input_gradients(
             (leaf,) = leaves
         if outputs.dtype == torch.float16:
             scale = 1.0  # the larger one is infinite there
-        (gradient,) = torch.autograd.grad(outputs, leaf, grad_outputs=(directions * scale).to(outputs.dtype))
+        # as a sum, and not by `grad_outputs`, for which torch imports sympy (a second)
+        (gradient,) = torch.autograd.grad((outputs * (directions * scale).to(outputs.dtype)).sum(), leaf)
     if gradient.shape[:2] != batch.tokens.shape[:2]:  # time-major models embed the transposed tokens
         gradient = gradient.transpose(0, 1)
     return gradient.double() / scale

@@ -1,7 +1,6 @@
 """From a trial to its records: build, measure, train once, measure again, write each record as soon as it is known."""
 
 import hashlib
-import os
 import random
 import sys
 import time
@@ -20,12 +19,12 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Condition, Skip, Stage, Subject, Task, seeded
+from harness.contracts import Batch, Condition, Skip, Subject, Task, seeded
 from harness.errors import HarnessError, PluginError
 from harness.needs import unmet
 from harness.plan import Planned
 from harness.provenance import provenance
-from harness.registry import Registry, default_registry, describe
+from harness.registry import Registry, default_registry, describe, place_of_error
 from harness.schema import (
     Cell,
     Curve,
@@ -42,6 +41,7 @@ from harness.store import RunDirectory, StoreError, replaced
 from harness.suites import Request
 from harness.targets import Target, load_use
 from harness.training import train
+from harness.vocabulary import Stage
 
 Progress = Callable[[float], None]
 """Called with the share of the trial that is done, 0 to 1."""
@@ -385,15 +385,15 @@ class Aside:
 
 
 def _place(error: BaseException, use: PluginUse) -> str:
-    """The innermost frame in the plugin's own file or package; if there is none, the innermost that is not torch's."""
+    """The innermost frame in the plugin's own file or package; if there is none, in whatever it uses."""
     place = use.target.rpartition(":")[0]
     package = sys.modules.get(place.partition(".")[0])
     own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
     own = own.parent if own.name == "__init__.py" else own
     frames = traceback.extract_tb(error.__traceback__)
     found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
-    found = found or [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename]
-    return f" (at {Path(found[-1].filename).name}:{found[-1].lineno})" if found else ""
+    where = f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else place_of_error(error)
+    return f" (at {where})" if where else ""
 
 
 def failure(error: BaseException) -> Failure:

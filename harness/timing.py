@@ -172,7 +172,8 @@ def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
 
 
 def _give_back() -> None:
-    """Hand freed memory to the kernel: the allocator keeps it, and a run that takes it again would seem to need none."""
+    """Hand freed memory to the kernel: the allocator keeps it, and a run that takes it again would seem to need none
+    of it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from record_factory import curve, record
 
 from harness.errors import RequestError
-from harness.report import FORMATS, can_draw, render, rows
+from harness.report import can_draw, render, rows
 from harness.report.export import COLUMNS
 from harness.report.layout import break_lines
 from harness.report.numbers import number, spread
@@ -23,6 +23,7 @@ from harness.report.sparkline import bounds, sparkline
 from harness.schema import Matrix, Record, Scalar
 from harness.statistics import summarise
 from harness.suites import Suite
+from harness.vocabulary import FORMATS
 
 NAN = math.nan
 INSIDE = [True, True, True, False, False]
@@ -501,3 +502,25 @@ def test_a_report_needs_no_torch() -> None:
     """Records can be read where nothing can be trained."""
     code = "import sys, harness.report, harness.claims, harness.statistics; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_report_says_where_it_was_measured() -> None:
+    """Processor, threads and torch of all records, each combination once; the rows for programs have them, too."""
+    records = [record(curve([0.5] * 5), seed=seed) for seed in range(3)]
+    other = records[0].model_copy(
+        update={"provenance": records[0].provenance.model_copy(update={"device": "EPYC"}), "seed": 4}
+    )
+    text = " ".join(render([*records, other]).split())
+    assert "Measured on EPYC, 1 thread, with torch 2.13; on cpu, 1 thread, with torch 2.13." in text
+    assert {(row["machine"], row["threads"], row["torch"]) for row in rows([other])} == {("EPYC", 1, "2.13")}
+
+
+def test_a_heading_says_what_was_trained() -> None:
+    """`after training` is not said of a model that was not trained."""
+    headings = {
+        "after training": record(curve([0.5] * 5)),
+        "without training (0 steps)": record(curve([0.5] * 5), training={"steps": 0}),
+        "pretrained": record(curve([0.5] * 5), training={"steps": 0}).model_copy(update={"pretrained": True}),
+    }
+    for heading, each in headings.items():
+        assert f"accuracy on recall, {heading}" in render([each])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+import numpy
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -195,7 +196,8 @@ class _Mode(TorchFunctionMode):
                     scores = scores.masked_fill(~attn_mask, -math.inf)
                 else:
                     scores = scores + attn_mask.to(wide)
-            batch = torch.broadcast_shapes(scores.shape[:-2], value.shape[:-2])
+            # numpy's, since torch's own imports sympy for it (a second)
+            batch = numpy.broadcast_shapes(scores.shape[:-2], value.shape[:-2])
             weights = self.weigh(scores.expand(*batch, *scores.shape[-2:]))
             if dropout_p > 0.0:
                 weights = F.dropout(weights, dropout_p)

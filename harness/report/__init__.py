@@ -5,7 +5,6 @@ long format for use in Python, one dictionary for each number of each seed.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
 
 from harness.errors import RequestError, did_you_mean
 from harness.report.blocks import document
@@ -14,11 +13,9 @@ from harness.report.sparkline import can_draw
 from harness.report.writers import WRITERS
 from harness.schema import Record
 from harness.suites import Suite
+from harness.vocabulary import FORMATS
 
-Format = Literal["text", "markdown", "latex", "csv", "json"]
-FORMATS: tuple[Format, ...] = get_args(Format)
-
-__all__ = ["FORMATS", "Format", "can_draw", "render", "rows"]
+__all__ = ["can_draw", "render", "rows"]
 
 
 def render(

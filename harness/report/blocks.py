@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 
 from harness.report.curves import curve_table, matrix_table
-from harness.report.grouping import STAGES, Group, Row, group
+from harness.report.grouping import IN_WORDS, Group, Row, group
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
 from harness.report.verdicts import claim_blocks
@@ -111,7 +111,7 @@ def _when(group: Group) -> str:
     records = [record for row in group.rows for record in row.records]
     if group.stage == "trained" and all(record.training.steps == 0 for record in records):
         return "pretrained" if all(record.pretrained for record in records) else "without training (0 steps)"
-    return STAGES[group.stage]
+    return IN_WORDS[group.stage]
 
 
 def _summary_table(group: Group) -> Table:

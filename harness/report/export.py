@@ -30,12 +30,15 @@ COLUMNS = (
     "training",
     "examples",
     "device",
+    "machine",
+    "threads",
+    "torch",
     "trial",
     "record",
     "message",
 )
 """Of every row, in this order; what a row does not have is None (empty in CSV). `training` is what differs from the
-defaults of `Training`."""
+defaults of `Training`; `machine` is the processor (or the accelerator) that measured."""
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -65,6 +68,9 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             "training": format_arguments(record.training.model_dump(exclude_defaults=True)),
             "examples": record.examples,
             "device": record.device,
+            "machine": record.provenance.device,
+            "threads": record.provenance.threads,
+            "torch": record.provenance.torch,
             "trial": record.trial,
             "record": record.id,
             "message": record.reason if error is None else f"{error.type}: {error.message}",

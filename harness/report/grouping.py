@@ -17,7 +17,7 @@ Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
 
-STAGES = {"initial": "at initialisation", "trained": "after training"}
+IN_WORDS = {"initial": "at initialisation", "trained": "after training"}
 """The stages in order, in words."""
 
 
@@ -89,7 +89,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
         )
         for probe in probes
         for task in tasks
-        for stage in STAGES
+        for stage in IN_WORDS
         if (found := cells.get((probe, task, stage)))
     ]
 

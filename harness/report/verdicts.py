@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.claims import Verdict, judge
-from harness.report.grouping import STAGES
+from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
 from harness.report.numbers import number, place, spread
 from harness.report.writers import Block, Heading, Paragraph, Table
@@ -50,7 +50,7 @@ def comparison(claim: Claim) -> str:
         reference = f"{f'{claim.factor:g} x ' if claim.factor != 1 else ''}the same of {fields}"
     margin = f" by {claim.margin:g} or more" if claim.margin else ""
     where = [str(claim.model or ""), str(claim.task or ""), f"probe {claim.probe}"]
-    where += [STAGES["initial"]] if claim.stage == "initial" else []
+    where += [IN_WORDS["initial"]] if claim.stage == "initial" else []
     return (
         f"{claim.seeds} seed: {_quantity(claim)} {claim.comparison} {reference}{margin}"
         f" ({', '.join(filter(None, where))})"

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.contracts import Skip, Stage, Subject, Task, seeded
+from harness.contracts import Skip, Subject, Task, seeded
 from harness.needs import unmet
 from harness.schema import Curve, Matrix, Scalar
 from harness.suites import Request
@@ -14,6 +14,7 @@ from harness.targets import Target
 from harness.testing.checks import random_state_restored
 from harness.testing.places import place
 from harness.testing.samples import Attending, Marked, Numbers, Plain, Recurrent
+from harness.vocabulary import Stage
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import get_args
 import torch
 from torch import nn
 
-from harness.contracts import Skip, Stage, Task
+from harness.contracts import Skip, Task
 from harness.errors import did_you_mean
 from harness.needs import NEEDS
 from harness.registry import describe, place_of_error
@@ -23,6 +23,7 @@ from harness.testing.checks import (
 )
 from harness.testing.plugins import ARGUMENTS, Plugin, as_target
 from harness.testing.probe_case import ProbeCase, model_state, numbers_of, poor_subjects, same_value
+from harness.vocabulary import Stage
 
 
 def check_probe(probe: Plugin, *, model: nn.Module | None = None, task: Task | None = None) -> Report:
