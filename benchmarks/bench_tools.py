@@ -25,3 +25,18 @@ def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: i
             run()
             shortest[run] = min(shortest[run], time.process_time() - started)
     return shortest[ours] / shortest[theirs]
+
+
+class Clock:
+    """Processor time of this process, by whose turn it is."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = {}
+        self.whose = ""
+        self.since = time.process_time()
+
+    def turn(self, whose: str) -> None:
+        """From now on it is somebody's turn; "" for nobody's."""
+        now = time.process_time()
+        self.spent[self.whose] = self.spent.get(self.whose, 0.0) + now - self.since
+        self.whose, self.since = whose, now

@@ -6,11 +6,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import install_import_hook
 
 SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
 """Training that proves the machinery, not the model."""
 
 SHORT = "recall:train_max=5,distances=[1,5,10]"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Types and shapes are checked in every call while tests run, but not while costs are measured."""
+    if not config.getoption("benchmark_only"):
+        install_import_hook(["harness", "harness_plugins"], "runtime_checks.check")
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,16 @@
-"""Imports go down only; what needs no torch never imports it. The checks themselves can fail."""
+"""Imports go down only; what needs no torch never imports it; types are checked in every call. The checks themselves can
+fail."""
 
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import jaxtyping
 import pytest
+import torch
+
+from harness.contracts import Batch
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,3 +50,11 @@ def test_a_wrong_import_is_caught(copy: Path, module: str, line: str) -> None:
     path = copy / module
     path.write_text(path.read_text() + f"\n{line}\n")
     assert lint_imports(copy).returncode == 1
+
+
+def test_shapes_are_checked_while_tests_run() -> None:
+    """Every annotated function, class and array shape: here one number of targets for another number of tokens."""
+    tokens, mask = torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.bool)
+    Batch(tokens, tokens, mask)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        Batch(tokens, tokens[:, :2], mask)
