@@ -116,6 +116,7 @@ def run(
     What is already in the run directory is not measured again.
     """
     from harness import api
+    from harness.executors.start import start
     from harness.plan import make_plan
     from harness.registry import default_registry
     from harness.suites import parse_arguments
@@ -130,6 +131,9 @@ def run(
     )
     api.check_device(device)
     settings = {name: value for each in training for name, value in parse_arguments(each).items()}
+    jobs = jobs or (api.default_jobs() if device == "cpu" else 1)
+    if jobs > 1 and not dry_run:
+        start()  # workers get ready while the run is planned
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
     out = out or api.default_out(asked)
@@ -138,9 +142,7 @@ def run(
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
         with _progress() as report, redirect_stdout(sys.stderr):
-            results = api.execute(
-                plan, out, fresh=fresh, jobs=jobs or (api.default_jobs() if device == "cpu" else 1), report=report
-            )
+            results = api.execute(plan, out, fresh=fresh, jobs=jobs, report=report)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
         context.exit(130)

@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pluggy
-from pydantic import ValidationError
 
 from harness import hookspecs
 from harness.errors import PluginError, RequestError, did_you_mean
@@ -260,6 +259,8 @@ def _problem(kind: str, spec: object) -> str:
 
 def describe(error: BaseException) -> str:
     """An exception in one line: of pydantic's, what is wrong in which field; of others, how the message begins."""
+    from pydantic import ValidationError  # here, since `harness list` needs none of pydantic, and starts sooner
+
     if isinstance(error, ValidationError):
         problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
         message = "; ".join(f"{where or error.title}: {what} (received {got!r:.40})" for where, what, got in problems)

@@ -214,6 +214,13 @@ def test_light_commands_do_not_import_torch(words: list[str]) -> None:
     assert "torch" not in _imported(f"from harness.cli import main; main({words!r}, standalone_mode=False)")
 
 
+def test_listing_imports_no_more_than_it_needs() -> None:
+    """Neither the schema of records nor what prints tables."""
+    assert not {"pydantic", "tabulate"} & _imported(
+        "from harness.cli import main; main(['list'], standalone_mode=False)"
+    )
+
+
 def test_the_check_for_torch_can_fail() -> None:
     """`harness show` has to import the plugin, so that torch must be seen."""
     words = ["show", "model", "lstm"]

@@ -1,5 +1,4 @@
-"""Imports go down only; what needs no torch never imports it; types are checked in every call. The checks themselves can
-fail."""
+"""Imports go down only; what needs no torch never imports it; types are checked in every call. Each check can fail."""
 
 import shutil
 import subprocess

@@ -52,17 +52,49 @@ def interrupted(process: subprocess.Popen[str], out: Path) -> None:
     assert process.returncode == 130
 
 
-def test_one_interrupt_ends_a_run_while_workers_start(tmp_path: Path) -> None:
-    """Also before they have imported anything."""
-    slow = f"""
-import pathlib, sys, time
+def as_workers_start(folder: Path, code: str) -> Path:
+    """A folder for PYTHONPATH: what comes before everything else in each worker process."""
+    (folder / "sitecustomize.py").write_text(
+        f"""
+import os, sys, time
+from pathlib import Path
+def first():
+    {code}
 if "--multiprocessing-fork" in sys.orig_argv:
-    pathlib.Path({str(tmp_path)!r}, str(time.time_ns())).with_suffix(".started").touch()
-    time.sleep(100)
+    first()
+elif "forkserver import main" in " ".join(sys.orig_argv):
+    import multiprocessing.forkserver as server
+    original = server._serve_one
+    server._serve_one = lambda *given: first() or original(*given)
 """
-    (tmp_path / "sitecustomize.py").write_text(slow)
-    process = start(tmp_path / "run", path=tmp_path)
+    )
+    return folder
+
+
+def test_one_interrupt_ends_a_run_while_workers_start(tmp_path: Path) -> None:
+    """Also before they have begun."""
+    code = f"Path({str(tmp_path)!r}, f'{{time.time_ns()}}.started').touch(); time.sleep(100)"
+    process = start(tmp_path / "run", path=as_workers_start(tmp_path, code))
     wait(process, tmp_path, "*.started", 2)
+    interrupted(process, tmp_path / "run")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_one_interrupt_ends_a_run_while_workers_are_waited_for(tmp_path: Path) -> None:
+    """The server that they fork from takes its time to import torch."""
+    server = f"""
+import sys, time
+from pathlib import Path
+import multiprocessing.reduction as reduction
+if "forkserver import main" in " ".join(sys.orig_argv):
+    time.sleep(30)
+elif sys.argv[0].endswith("harness"):
+    original = reduction.sendfds
+    reduction.sendfds = lambda *given: (original(*given), Path({str(tmp_path)!r}, "asked.for").touch())
+"""
+    (tmp_path / "sitecustomize.py").write_text(server)
+    process = start(tmp_path / "run", path=tmp_path)
+    wait(process, tmp_path, "asked.for", 1)
     interrupted(process, tmp_path / "run")
 
 
@@ -110,10 +142,7 @@ def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Cal
 
 def test_workers_that_cannot_start_end_the_run(tmp_path: Path) -> None:
     """With an error that says so, however many trials there are, instead of waiting for them for ever."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import os, sys\nif '--multiprocessing-fork' in sys.orig_argv:\n    os._exit(3)"
-    )
-    process = start(tmp_path / "run", "--seeds", "400", path=tmp_path)
+    process = start(tmp_path / "run", "--seeds", "400", path=as_workers_start(tmp_path, "os._exit(3)"))
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "worker processes die as soon as they start" in errors

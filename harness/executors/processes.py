@@ -7,17 +7,17 @@ import contextlib
 import multiprocessing
 import os
 import queue
-import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TextIO, cast
 
-from pebble import ProcessExpired, ProcessPool
+from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from harness.errors import HarnessError
 from harness.executors import Report
+from harness.executors.start import interrupts_held, start, stop
 from harness.runner import Aside, Work, failed_records, failure, run_trial
 from harness.schema import Record
 from harness.store import RunDirectory, StoreError
@@ -33,18 +33,16 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
         StoreError: the run directory can no longer be written.
         HarnessError: the worker processes die before they have a trial.
     """
-    context = multiprocessing.get_context("spawn")  # a forked torch can hang in its thread pools
-    # before interrupts are held, since it starts Python's resource tracker, and that lets them in again
+    context = start()
     shares: Any = context.Queue()
     with ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(shares,), context=context) as pool:
         try:
-            with _interrupts_held():
-                futures = {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
+            # a server that workers fork from was started without interrupts, and while it gets ready they may end us
+            with interrupts_held() if context.get_start_method() == "spawn" else contextlib.nullcontext():
+                futures = _schedule(pool, works)
             while futures:
                 if not pool.active:
-                    raise HarnessError(
-                        "the worker processes die as soon as they start, perhaps for lack of memory; try --jobs 1"
-                    )
+                    raise BrokenProcessPool
                 with contextlib.suppress(queue.Empty):
                     report(*shares.get(timeout=0.1))
                 for index in [index for index, future in futures.items() if future.done()]:
@@ -54,9 +52,22 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
                     if isinstance(error, StoreError):
                         raise error
                     yield from future.result() if error is None else _after_death(works[index], error)
+        except BrokenProcessPool:
+            pool.stop()
+            raise HarnessError(
+                "the worker processes die as soon as they start, perhaps for lack of memory; try --jobs 1"
+            ) from None
         except BaseException:
             pool.stop()  # on Ctrl-C, for example: what is on disk stays, the rest runs next time
+            stop()
             raise
+
+
+def _schedule(pool: ProcessPool, works: Sequence[Work]) -> dict[int, ProcessFuture[list[Record]]]:
+    try:
+        return {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
+    except RuntimeError as error:  # the first workers died before the last trial was scheduled
+        raise BrokenProcessPool from error
 
 
 def _after_death(work: Work, error: BaseException) -> list[Record]:
@@ -70,20 +81,6 @@ def _after_death(work: Work, error: BaseException) -> list[Record]:
         code = error.exitcode
         error = RuntimeError(f"the worker process died (exit code {code}), perhaps for lack of memory; try --jobs 1")
     return [*written, *failed_records(work, missing, failure(error))]
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C reaches the whole process group, and this process alone decides what it means: threads and processes
-    that are started in here never see it (nor do those that they start); this one sees it at the end."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker(shares: Any) -> None:

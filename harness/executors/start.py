@@ -1,0 +1,53 @@
+"""Where worker processes come from. Light, so that a run can begin to start them before it knows what it will do."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.context import BaseContext
+
+
+def start() -> BaseContext:
+    """What worker processes are started with; on Linux the server that they fork from begins to import torch now.
+
+    A fork of a process that has used torch can hang in its thread pools; a new process takes seconds to import torch.
+    The server has imported it and used nothing: workers start at once, and share its memory. Elsewhere each worker is
+    a new process.
+    """
+    if sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    from multiprocessing import forkserver, resource_tracker
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["harness.runner"])
+    resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
+    with interrupts_held():
+        forkserver.ensure_running()
+    return context
+
+
+def stop() -> None:
+    """End the server, which may still be importing torch, and would then start the workers that it was asked for."""
+    if sys.platform == "linux":
+        from multiprocessing import forkserver
+
+        pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C reaches the whole process group, and this process alone decides what it means: processes that are started
+    in here never see it (nor do those that they start); this one sees it at the end."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
