@@ -255,9 +255,7 @@ def _argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
                 f"{kind} {name!r} ({entry.spec.target}) takes {parameter.name!r} by position; the harness passes "
                 "arguments by keyword, so make it a keyword argument"
             )
-        elif parameter.name.startswith("_") or (
-            parameter.name.startswith("model_") and hasattr(BaseModel, parameter.name)
-        ):
+        elif parameter.name.startswith("_") or parameter.name in RESERVED:
             raise PluginError(f"{kind} {name!r}: no argument can be called {parameter.name!r}; rename it")
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
