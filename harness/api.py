@@ -314,6 +314,7 @@ def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:
 def _run(
     unfinished: Sequence[Planned], out: Path, jobs: int, report: Callable[[Progress], None]
 ) -> Generator[Record, None, None]:
+    from harness.executors.local import run_local
     from harness.provenance import git_state
     from harness.runner import Work
 
@@ -334,6 +335,4 @@ def _run(
 
         yield from run_in_processes(works, tell, min(jobs, len(works)))
     else:
-        from harness.executors.local import run_local
-
         yield from run_local(works, tell)

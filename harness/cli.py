@@ -31,6 +31,9 @@ class HarnessGroup(click.Group):
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
         except KeyboardInterrupt:
+            from harness.executors.start import stop
+
+            stop()
             click.echo("Interrupted.", err=True)
             ctx.exit(130)
 

@@ -339,7 +339,10 @@ def _planned(registry: Registry, kind: str, use: PluginUse) -> Target:
     """The plugin's code, if it is still what the plan was made for."""
     target = load_use(registry, kind, use)
     if target.resolve(Request(name=use.name, arguments=use.arguments)).digest != use.digest:
-        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")
+        raise PluginError(
+            f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again "
+            "(in a notebook, restart the kernel)"
+        )
     return target
 
 

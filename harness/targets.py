@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic_core import PydanticSerializationError
 
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
+from harness.interrupts import import_torch
 from harness.registry import Entry, Origin, Registry, describe, plugin_error
 from harness.schema import PluginUse
 from harness.sources import file_digest, module_from_file, source_digest
@@ -193,6 +194,7 @@ def load(entry: Entry) -> Target:
     """
     if entry not in _targets:
         place, _, attribute = entry.spec.target.rpartition(":")
+        import_torch()  # which the plugin imports
         try:
             module = _module_of(entry)
             code = getattr(module, attribute, None)

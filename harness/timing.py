@@ -62,7 +62,7 @@ def run_order(order: Order) -> Timings:
     )
     if done.returncode:
         raise RuntimeError("the timing process failed: " + "\n".join(done.stderr.strip().splitlines()[-3:]))
-    return Timings.model_validate_json(done.stdout.splitlines()[-1])
+    return Timings.model_validate_json(done.stdout)
 
 
 def measure(order: Order) -> Timings:
@@ -97,7 +97,7 @@ def measure(order: Order) -> Timings:
     forwards: list[float] = []
     boths: list[float] = []
     memories: list[float] = []
-    limit = None
+    limits: dict[str, str] = {}
     for length in order.lengths:
         if interface.input == "tokens":
             inputs = torch.randint(interface.input_size, (order.batch, length), device=trial.device)
@@ -105,25 +105,34 @@ def measure(order: Order) -> Timings:
             inputs = torch.randn(order.batch, length, interface.input_size, device=trial.device)
             inputs.requires_grad_(order.backward)
         try:
-            if affordable(forwards, order, length):
+            if "forward" not in limits and affordable(forwards, order, length):
                 model.eval()
                 if not memories:
                     forward(inputs)
                 memories.append(peak_memory(partial(forward, inputs), trial.device))
                 forwards.append(shortest(partial(forward, inputs), order.budget))
-            if order.backward and affordable(boths, order, length):
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError, ValueError) as error:
+            limits["forward"] = f"at {length} tokens: {describe(error)}"
+        try:
+            if order.backward and not limits and affordable(boths, order, length):
                 model.train()
                 boths.append(shortest(partial(both, inputs), order.budget))
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError, ValueError) as error:
-            limit = f"at {length} tokens: {describe(error)}"
-            break
+            limits["backward"] = f"backward at {length} tokens: {describe(error)}"
 
     def padded(values: list[float]) -> list[float]:
         return values[: len(order.lengths)] + [math.nan] * (len(order.lengths) - len(values))
 
-    return Timings(forward=padded(forwards), both=padded(boths), forward_bytes=padded(memories), limit=limit)
+    return Timings(
+        forward=padded(forwards),
+        both=padded(boths),
+        forward_bytes=padded(memories),
+        limit="; ".join(limits.values()) or None,
+    )
 
 
 def affordable(times: list[float], order: Order, length: int) -> bool:
@@ -184,4 +193,6 @@ def _kilobytes(status: Path, field: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(measure(Order.model_validate_json(sys.stdin.read())).model_dump_json() + "\n")
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(2, 1)  # what plugins print goes aside
+        answer.write(measure(Order.model_validate_json(sys.stdin.read())).model_dump_json())

@@ -202,3 +202,21 @@ def test_a_run_that_cannot_write_ends_and_goes_on_later(
     after = {record.id: record for record in run()}
     assert len(after) == 16
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
+
+
+def test_workers_have_the_environment_of_the_run(
+    tmp_path: Path, plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each run, not of the first one in this process."""
+    source = """
+    import os
+    from harness import Scalar
+    def p(subject):
+        yield Scalar(name="seen", unit="", value=float(os.environ["SEEN"]))
+    """
+    probe = plugin_file(source) + ":p"
+    for value in ("1", "2"):
+        monkeypatch.setenv("SEEN", value)
+        out = tmp_path / value
+        found = harness.run("lstm:hidden=4", SHORT, probe, seeds=2, training=SMALL, examples=16, jobs=2, out=out)
+        assert [record.measurements[0].value for record in found] == [float(value)] * 2  # type: ignore[union-attr]

@@ -96,7 +96,7 @@ def test_times_beside_one_another() -> None:
     slow = [timed("slow", 0, [10.0, math.nan])]
     ((title, table),) = relative_times([*fast, *slow])
     assert title == "Time of a forward pass, as a multiple of the fastest (recall)"
-    assert [line.split() for line in table.splitlines()[2:]] == [["slow", "5x"], ["fast", "1.00x", "1.00x"]]
+    assert [line.split() for line in table.splitlines()[2:]] == [["slow", "5x"], ["fast", "1.00x"]]
     assert title in render(
         [*fast, *slow], sections=default_registry().notify("harness_report_sections", records=fast + slow)
     )
@@ -112,6 +112,32 @@ def test_the_bench_suite_runs(tmp_path: Path) -> None:
     undecided = re.search(r"(\d+) (?:is|are) undecided", done.output)
     assert undecided is not None
     assert int(undecided[1]) == (0 if default_jobs() >= 4 else 3)
+
+
+def test_prints_and_missing_gradients_spoil_no_times(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """A model that prints, also at the end, and whose outputs have no gradient: its forward passes are timed."""
+    source = """
+    import atexit
+    import sys
+    import torch
+    class M(torch.nn.Module):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__()
+            self.size = vocab_size
+            if "harness.timing" in sys.orig_argv:
+                atexit.register(print, "bye")
+        def forward(self, tokens):
+            print(".", end="")
+            return torch.zeros(*tokens.shape, self.size)
+    """
+    probe = "speed:lengths=[8,16],budget=0.05"
+    (timed,) = harness.run([plugin_file(source) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
+    assert all(value > 0 for value in measured(timed, "forward").y)
+    assert "forward_and_backward" not in [each.name for each in timed.measurements]
+    scaling = timed.find("time_exponent")
+    assert isinstance(scaling, Scalar)
+    assert scaling.verdict is not None
+    assert scaling.verdict.startswith("backward at 8 tokens: RuntimeError")
 
 
 def test_exponents() -> None:

@@ -17,7 +17,8 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from harness.errors import HarnessError
 from harness.executors import Report
-from harness.executors.start import interrupts_held, start, stop
+from harness.executors.start import start, stop
+from harness.interrupts import interrupts_held
 from harness.runner import Aside, Work, failed_records, failure, run_trial
 from harness.schema import Record
 from harness.store import RunDirectory, StoreError
@@ -35,7 +36,9 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
     """
     context = start()
     shares: Any = context.Queue()
-    with ProcessPool(max_workers=jobs, initializer=_start_worker, initargs=(shares,), context=context) as pool:
+    with ProcessPool(
+        max_workers=jobs, initializer=_start_worker, initargs=(shares, dict(os.environ)), context=context
+    ) as pool:
         try:
             # a server that workers fork from was started without interrupts, and while it gets ready they may end us
             with interrupts_held() if context.get_start_method() == "spawn" else contextlib.nullcontext():
@@ -83,9 +86,11 @@ def _after_death(work: Work, error: BaseException) -> list[Record]:
     return [*written, *failed_records(work, missing, failure(error))]
 
 
-def _start_worker(shares: Any) -> None:
+def _start_worker(shares: Any, environment: dict[str, str]) -> None:
     global _shares
     _shares = shares
+    os.environ.clear()  # the server's is of the time when it was started
+    os.environ.update(environment)
     sys.stdout = cast(TextIO, Aside())  # standard output is the parent's, for results
     threading.Thread(target=_end_with_the_run, daemon=True).start()
 

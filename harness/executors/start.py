@@ -4,9 +4,10 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing.context import BaseContext
+
+from harness.interrupts import interrupts_held
 
 
 def start() -> BaseContext:
@@ -14,7 +15,7 @@ def start() -> BaseContext:
 
     A fork of a process that has used torch can hang in its thread pools; a new process takes seconds to import torch.
     The server has imported it and used nothing: workers start at once, and share its memory. Elsewhere each worker is
-    a new process.
+    a new process. (Environment variables that torch reads when it is imported are those of the server's start.)
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -37,17 +38,3 @@ def stop() -> None:
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-
-
-@contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Ctrl-C reaches the whole process group, and this process alone decides what it means: processes that are started
-    in here never see it (nor do those that they start); this one sees it at the end."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

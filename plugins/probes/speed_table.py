@@ -25,10 +25,11 @@ def relative_times(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
     for (name, task, *_), models in sorted(found.items()):
         if len(models) < 2:
             continue
-        lengths = next(iter(models.values()))[0].x
-        times = {
-            m: [_median(curve.y[i] for curve in curves) for i in range(len(lengths))] for m, curves in models.items()
+        lengths = sorted({float(x) for curves in models.values() for curve in curves for x in curve.x})
+        points = {
+            model: [dict(zip(each.x, each.y, strict=True)) for each in curves] for model, curves in models.items()
         }
+        times = {m: [_median(each.get(n, math.nan) for each in seeds) for n in lengths] for m, seeds in points.items()}
         slowest_first = dict(sorted(times.items(), key=lambda item: -item[1][0]))
         rows = [
             [model, *("" if math.isnan(ratio) else f"{number(ratio)}x" for ratio in ratios)]
@@ -40,8 +41,9 @@ def relative_times(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
 
 
 def multiples(times: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Each model's time over that of the fastest model at the same length; NaN where it was not timed."""
-    fastest = [min(_known(column), default=math.nan) for column in zip(*times.values(), strict=True)]
+    """Each model's time over that of the fastest model at the same length; NaN where it, or no other, was timed."""
+    columns = [_known(column) for column in zip(*times.values(), strict=True)]
+    fastest = [min(column) if len(column) > 1 else math.nan for column in columns]
     return {model: [own / best for own, best in zip(row, fastest, strict=True)] for model, row in times.items()}
 
 
