@@ -52,15 +52,15 @@ def test_attention(benchmark: Any, built: Callable[..., Any], form: str, length:
     memory = peak_memory(run) / 2**20
     benchmark.extra_info["peak_MiB"] = memory
     benchmark(run)
-    words = [form, *(f"{ratio:,.4g}x the {other}" for other, ratio in gains(benchmark, length, direction, form))]
-    title(benchmark, f"{', '.join(words)}, peak {memory:.1f} MiB")
+    title(benchmark, f"{form}{gain(benchmark, length, direction, form)}, peak {memory:.1f} MiB")
 
 
-def gains(benchmark: Any, length: int, direction: str, form: str) -> list[tuple[str, float]]:
-    """How many times as fast as the double loop and as the matrix, where those were timed."""
+def gain(benchmark: Any, length: int, direction: str, form: str) -> str:
+    """`, 3,295x the double_loop`: how many times as fast as a loop, or as the matrix, if that was timed before."""
     if benchmark.stats is None:
-        return []
+        return ""
     shortest[length, direction, form] = own = benchmark.stats.stats.min
-    others = {"matrix": ("double_loop", "row_loop"), "fused": ("matrix",)}.get(form, ())
-    known = [(other, shortest[key]) for other in others if (key := (length, direction, other)) in shortest]
-    return [(other, seconds / own) for other, seconds in known[:1]]
+    for other in {"matrix": ("double_loop", "row_loop"), "fused": ("matrix",)}.get(form, ()):
+        if (length, direction, other) in shortest:
+            return f", {shortest[length, direction, other] / own:,.4g}x the {other}"
+    return ""

@@ -70,8 +70,8 @@ class Results:
         asked = {"model": model, "task": task, "probe": probe, "stage": stage, "status": status, "seed": seed}
         wanted = {name: value for name, value in asked.items() if value is not None}
         whole = self.unfiltered or self.records
+        fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
         for name, value in wanted.items():
-            fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
             known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name)})
             if value not in known:
                 words = [str(each) for each in known]

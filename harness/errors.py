@@ -16,6 +16,11 @@ class PluginError(HarnessError):
     """A plugin is broken. Names the plugin, its distribution, the cause and the fix."""
 
 
+class StoreError(HarnessError):
+    """The run directory can no longer be written: a full disk, a folder that is gone. The run ends; what is on disk
+    stays."""
+
+
 class DivergedError(HarnessError):
     """Training produced a loss that is not finite."""
 

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from harness.contracts import Batch, Condition, Skip, Subject, Task, seeded
-from harness.errors import HarnessError, PluginError
+from harness.errors import HarnessError, PluginError, StoreError
 from harness.needs import unmet
 from harness.plan import Planned
 from harness.provenance import provenance
@@ -37,7 +37,7 @@ from harness.schema import (
     Timing,
     Trained,
 )
-from harness.store import RunDirectory, StoreError, replaced
+from harness.store import RunDirectory, replaced
 from harness.suites import Request
 from harness.targets import Target, load_use
 from harness.training import train

@@ -10,14 +10,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.errors import HarnessError, RequestError
+from harness.errors import RequestError, StoreError
 from harness.schema import Record, Trained
 from harness.suites import Suite
-
-
-class StoreError(HarnessError):
-    """The run directory can no longer be written: a full disk, a folder that is gone. The run ends; what is on disk
-    stays."""
 
 
 def _refuse(message: str) -> None:

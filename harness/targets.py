@@ -67,17 +67,6 @@ def _importable(module: str) -> bool:
         return True
 
 
-def _definitions(module: ModuleType) -> list[str]:
-    """Names of the classes and functions that a module defines, or else of those that it offers."""
-    offered = {
-        name: code
-        for name, code in vars(module).items()
-        if not name.startswith("_") and (inspect.isclass(code) or inspect.isfunction(code))
-    }
-    own = [name for name, code in offered.items() if code.__module__ == module.__name__]
-    return own or list(offered)
-
-
 @dataclass(frozen=True)
 class Target:
     """A plugin's code, imported, with its arguments understood."""

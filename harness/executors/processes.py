@@ -15,13 +15,13 @@ from typing import Any, TextIO, cast
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, StoreError
 from harness.executors import Report
 from harness.executors.start import start, stop
 from harness.interrupts import interrupts_held
 from harness.runner import Aside, Work, failed_records, failure, run_trial
 from harness.schema import Record
-from harness.store import RunDirectory, StoreError
+from harness.store import RunDirectory
 
 _shares: Any = None
 """In a worker: the queue that takes `(index of the trial, share done)`."""
