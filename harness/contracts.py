@@ -26,6 +26,7 @@ yield measurements (`harness.schema`). Optional attributes of a probe:
     stages = ("initial", "trained")  # when it looks; ("trained",) if not said
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -72,10 +73,13 @@ class Batch:
 
     Args:
         tokens: token ids, right-padded; a task with vector input puts its reals (`batch time width`) here.
-        targets: the class to predict at each position, `IGNORE` where there is no loss; or real targets.
+        targets: the class to predict at each position, `IGNORE` where there is no loss; or real targets, NaN where
+            there is none.
         mask: True where a position is real, False where it is padding.
-        cue: position that holds the information needed at the query (key; subject), if the task has one.
-        query: position at which the answer is predicted (`?`; the token before the verb), if there is one.
+        cue: position that holds the information needed at the query (key; subject), if the task has one; -1 for an
+            example without it.
+        query: position at which the answer is predicted (`?`; the token before the verb), if there is one; -1 for an
+            example without it.
         roles: what each token is in its sentence, an index into `Task.roles`; -1 for none.
         extra: further per-example tensors that the task's own score needs.
     """
@@ -196,6 +200,7 @@ class Task:
         recommended_training: what suits this task, e.g. `{"steps": 1000}`; models, suites and users may override.
         examples: size of a finite training set, so that epochs can be counted; None for an endless stream.
         notes: what a reader of the results must know, for example which items cannot be used; kept in every record.
+        fixed_data: whether evaluation data is the same for every seed (a file); a pretrained model then gets one trial.
     """
 
     interface: Interface
@@ -205,6 +210,7 @@ class Task:
     recommended_training: ClassVar[Mapping[str, Any]] = {}
     examples: int | None = None
     notes: Sequence[str] = ()
+    fixed_data: ClassVar[bool] = False
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """An endless stream of training batches (a finite set starts over, reshuffled)."""
@@ -224,7 +230,11 @@ class Task:
         raise NotImplementedError
 
     def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
-        """Mean loss over the positions that have a target, in nats (cross-entropy unless overridden)."""
+        """Mean loss over the positions that have a target: cross-entropy in nats, or the squared error where the task
+        wants numbers, unless overridden."""
+        if self.interface.output == "numbers":
+            wanted = ~batch.targets.isnan()
+            return (outputs - batch.targets)[wanted].square().mean()
         return F.cross_entropy(outputs.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
@@ -234,6 +244,16 @@ class Task:
     def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         """Metrics of a whole condition from the numbers per example: their means, unless overridden."""
         return {name: scores[name].double().mean().item() for name in self.metrics}
+
+    def standard_errors(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        """How much chance there is in each metric, from the examples of one condition: the standard error of what
+        `summarise` gives (see `standard_error`); NaN for a metric that is no mean of numbers per example."""
+        return {
+            name: standard_error(scores[name], share=metric.unit == "share")
+            if name in scores and scores[name].ndim == 1
+            else math.nan
+            for name, metric in self.metrics.items()
+        }
 
     def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
         """For each example another one of the batch whose right answer differs, drawn at random: the one to swap cues
@@ -282,6 +302,8 @@ class Subject:
         device: where the model lives.
         generator: a CPU generator of the probe's own; the same cell always gets the same one.
         trial: what the runner was asked for, for probes that build the model again elsewhere; None outside a run.
+        budget: how long the model was trained, as a share of the steps that its task and its own class recommend; 1
+            where nothing is trained, or training stopped early because it was done.
     """
 
     def __init__(
@@ -296,6 +318,7 @@ class Subject:
         chunk_tokens: int = 65_536,
         batches: dict[Condition, Batch] | None = None,
         trial: Trial | None = None,
+        budget: float = 1.0,
     ) -> None:
         self.model = model
         self.task = task
@@ -306,6 +329,7 @@ class Subject:
         self.chunk_tokens = max(1, min(chunk_tokens, OUTPUTS_AT_ONCE // task.interface.output_size))
         self.generator = torch.Generator()
         self.trial = trial
+        self.budget = budget
         self._batches = {} if batches is None else batches
         self._scores: dict[Condition, dict[str, Tensor]] = {}
 
@@ -315,6 +339,17 @@ class Subject:
             generator = seeded("test", self.seed, str(condition))
             self._batches[condition] = self.task.evaluate(condition, self.examples, generator).to(self.device)
         return self._batches[condition]
+
+    def marked(self, condition: Condition, examples: int | None = None) -> Batch | None:
+        """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
+        there are none."""
+        batch = self.batch(condition)
+        if batch.cue is None or batch.query is None:
+            return None
+        found = ((batch.cue >= 0) & (batch.cue <= batch.query)).nonzero().squeeze(1)[:examples]
+        if len(found) == min(len(batch), examples or len(batch)):
+            return batch[: len(found)]
+        return batch[found] if len(found) else None
 
     def chunks(self, batch: Batch) -> Iterator[Batch]:
         """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""
@@ -340,6 +375,29 @@ class Subject:
         if condition not in self._scores:
             self._scores[condition] = self.score(self.batch(condition))
         return self._scores[condition]
+
+
+def standard_error(
+    values: Float[Tensor, " batch"], weights: Float[Tensor, " batch"] | None = None, *, share: bool = False
+) -> float:
+    """The standard error of a mean over examples; NaN for fewer than two, or where a value is NaN.
+
+    Args:
+        values: one for each example.
+        weights: of the examples, if it is a weighted mean.
+        share: the values lie between 0 and 1. Two examples of 0 and two of 1 are then added, so that ten right answers
+            out of ten do not pass for certainty (Agresti & Coull 1998).
+    """
+    known = values.detach().double().cpu()
+    if len(known) < 2:
+        return math.nan
+    weight = torch.ones_like(known) if weights is None else weights.detach().double().cpu()
+    if share:
+        known = torch.cat([known, known.new_tensor([0, 0, 1, 1])])
+        weight = torch.cat([weight, weight.mean().expand(4)])
+    weight = weight / weight.sum()
+    variance = (weight.square() * (known - (weight * known).sum()).square()).sum()
+    return (variance * len(known) / (len(known) - 1)).sqrt().item()
 
 
 def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, " batch"]:

@@ -8,8 +8,10 @@ from harness.errors import PluginError, did_you_mean
 
 
 def _cue(subject: Subject) -> str:
-    batch = subject.batch(subject.task.conditions()[0])
-    return "" if batch.cue is not None and batch.query is not None else "the task marks no cue and query positions"
+    conditions = subject.task.conditions()
+    first = (condition for condition in conditions if condition.group == conditions[0].group)
+    found = any(subject.marked(condition) is not None for condition in first)
+    return "" if found else "the task marks no cue and query positions"
 
 
 def _roles(subject: Subject) -> str:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from harness.errors import did_you_mean
 from harness.vocabulary import Stage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Written into every record; records of older versions stay readable."""
 
 
@@ -54,6 +54,8 @@ class Scalar(Strict):
     """The number; NaN where it is not defined."""
     verdict: str | None = None
     """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
+    standard_error: float | None = None
+    """Of the value, from the examples of this seed; None or NaN where it is not known."""
     headline: bool = False
     """Whether summary tables show it."""
 
@@ -76,6 +78,8 @@ class Curve(Strict):
     """What `y` is."""
     inside: list[bool] | None = None
     """For each `x`, whether training covered it (None where that question has no meaning)."""
+    standard_errors: list[float] | None = None
+    """For each `x` the standard error of `y`, from the examples of this seed; NaN where it is not known."""
     scale: Literal["linear", "log"] = "linear"
     """How to draw `y`."""
     headline: bool = False
@@ -87,6 +91,8 @@ class Curve(Strict):
             raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.y)} y; give one y for each x")
         if self.inside is not None and len(self.inside) != len(self.x):
             raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.inside)} inside flags")
+        if self.standard_errors is not None and len(self.standard_errors) != len(self.x):
+            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.standard_errors)} standard errors")
         return self
 
 
@@ -300,6 +306,9 @@ class Record(Strict):
     """Digest of the evaluation data: equal digests, equal sentences."""
     notes: list[str] = []
     """What the task says about its data, for example which items it cannot use and why."""
+    warnings: list[str] = []
+    """What is wrong with the model as a subject of measurement, found by a few forward passes before training, for
+    example that it sees the future."""
     timing: Timing
     provenance: Provenance
 

@@ -5,7 +5,7 @@ it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -109,6 +109,25 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
         if sources.setdefault(cell, digests) == digests:
             kept.setdefault((cell, record.seed), index)
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
+
+
+NEAR = "near the threshold"
+"""The verdict that another sample of examples could easily change."""
+
+MARGIN = 2.0
+"""Standard errors within which a score counts as near a threshold."""
+
+
+def settled(judge: Callable[[Sequence[float]], str], values: Sequence[float], errors: Sequence[float]) -> str:
+    """The verdict on values, or `near the threshold` if it changes once any one of them is moved by two of its standard
+    errors, up or down. Values without a standard error (NaN) stay where they are."""
+    verdict = judge(values)
+    for index, error in enumerate(errors):
+        if error > 0:
+            for moved in (values[index] - MARGIN * error, values[index] + MARGIN * error):
+                if judge([*values[:index], moved, *values[index + 1 :]]) != verdict:
+                    return NEAR
+    return verdict
 
 
 SOLVED = 0.9

@@ -1,6 +1,7 @@
 """Statistics against answers computed by hand."""
 
 import math
+from collections.abc import Sequence
 from statistics import median
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from record_factory import record
 
 from harness.schema import Record
-from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, summarise
+from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, settled, summarise
 
 NAN = math.nan
 
@@ -206,3 +207,16 @@ def test_falls_below_interpolates_on_the_logarithm() -> None:
 def test_falls_below_at_the_edges(y: list[float], expected: float) -> None:
     """Never, at once to 0, across a gap, exactly at the share (not below it), and without a first value."""
     assert falls_below([0, 1, 2], y, 0.1) == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_score_within_two_standard_errors_of_a_threshold_is_near_it() -> None:
+    """Above and below it; a score without a standard error is taken as it stands."""
+
+    def judge(values: Sequence[float]) -> str:
+        return "good" if min(values) >= 0.9 else "bad"
+
+    assert settled(judge, [0.91, 1.0], [0.0126, 0.0]) == "near the threshold"
+    assert settled(judge, [0.88, 1.0], [0.0126, 0.0]) == "near the threshold"
+    assert settled(judge, [0.93, 1.0], [0.0126, 0.0]) == "good"
+    assert settled(judge, [0.87, 0.91], [0.0126, 0.0126]) == "bad"
+    assert settled(judge, [0.91, 1.0], [math.nan, math.nan]) == "good"

@@ -37,8 +37,5 @@ class Noise(Task):
         x = torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
         return Batch(x, x, torch.ones(x.shape[:2], dtype=torch.bool))
 
-    def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
-        return (outputs - batch.targets).square().mean()
-
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         return {"error": (outputs - batch.targets).square().mean((1, 2))}
