@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 
 from harness_plugins.probes.conditions import skill
+from harness_plugins.probes.scores import Scores, scores, skill_error
 
-from harness import Condition, Curve, Metric, Scalar, Subject
+from harness import Curve, Metric, Scalar, Subject
 from harness.statistics import diagnose
 
 
@@ -15,48 +16,59 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
 
     A curve per metric and group of conditions (`accuracy`, `accuracy (same)`, ...); a scalar where a group has one
     condition. `worst_inside` carries the diagnosis, which tells a model that never learned from one that forgets with
-    distance (`harness.statistics.diagnose`).
+    distance (`harness.statistics.diagnose`). Where a model cannot take a length there is no score (NaN), and `limit`
+    says why.
     """
     task = subject.task
     groups = dict.fromkeys(condition.group for condition in task.conditions())
     for index, group in enumerate(groups):
-        conditions = [condition for condition in task.conditions() if condition.group == group]
-        results = [task.summarise(subject.scores(condition)) for condition in conditions]
+        found = scores(subject, [condition for condition in task.conditions() if condition.group == group])
         for name, metric in task.metrics.items():
-            values = [result[name] for result in results]
-            if all(math.isnan(value) for value in values):
+            values, errors = found.of(name), found.errors_of(name)
+            headline = name == task.headline
+            if not headline and all(map(math.isnan, values)):
                 continue  # the metric is not defined under these conditions
             label = name if index == 0 else f"{name} ({group})"
-            headline = name == task.headline
-            if len(conditions) == 1:
-                yield Scalar(name=label, unit=metric.unit, value=values[0])
+            if len(values) == 1:
+                yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0])
             else:
                 yield Curve(
                     name=label,
                     unit=metric.unit,
-                    x=[condition.x for condition in conditions],
+                    x=[condition.x for condition in found.conditions],
                     y=values,
                     x_label=task.axis,
                     y_label=name,
-                    inside=[condition.inside for condition in conditions],
+                    inside=[condition.inside for condition in found.conditions],
+                    standard_errors=errors,
                     headline=headline,
                 )
             if headline and index == 0:
-                yield from _worst(values, conditions, metric)
+                yield from _worst(subject, found, metric)
+        if found.reason:
+            label = "limit" if index == 0 else f"limit ({group})"
+            yield Scalar(name=label, unit=task.axis, value=found.limit, verdict=found.reason, headline=index == 0)
 
 
-def _worst(values: list[float], conditions: list[Condition], metric: Metric) -> Iterator[Scalar]:
+def _worst(subject: Subject, found: Scores, metric: Metric) -> Iterator[Scalar]:
+    name = subject.task.headline
+    values, errors = found.of(name), found.errors_of(name)
+    inside = [condition.inside for condition in found.conditions]
+    verdict = None
+    if not math.isnan(skill(metric, 0.0)):
+        skills = [skill(metric, value) for value in values]
+        verdict = diagnose(skills, inside, [skill_error(metric, error) for error in errors], subject.budget)
     worst = min if metric.higher_is_better else max
-    inside = [condition.inside for condition in conditions]
-    skills = [skill(metric, value) for value in values]
-    verdict = None if all(map(math.isnan, skills)) else diagnose(skills, inside, chance=0.0)
-    for name, wanted in (("worst_inside", True), ("worst_beyond", False)):
-        chosen = [value for value, flag in zip(values, inside, strict=True) if flag == wanted]
+    for label, wanted in (("worst_inside", True), ("worst_beyond", False)):
+        chosen = [
+            (value, error)
+            for value, error, flag in zip(values, errors, inside, strict=True)
+            if flag == wanted and not math.isnan(value)
+        ]
         if chosen:
-            yield Scalar(
-                name=name,
-                unit=metric.unit,
-                value=worst(chosen),
-                verdict=verdict if wanted else None,
-                headline=True,
-            )
+            value, error = worst(chosen)
+            words = verdict if wanted else None
+            yield Scalar(name=label, unit=metric.unit, value=value, standard_error=error, verdict=words, headline=True)
+        elif any(flag == wanted for flag in inside):
+            words = verdict if wanted else None
+            yield Scalar(name=label, unit=metric.unit, value=math.nan, verdict=words, headline=True)
