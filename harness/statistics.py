@@ -142,9 +142,9 @@ V = TypeVar("V", bound=str)
 
 
 def settled(judge: Callable[[Sequence[float]], V], values: Sequence[float], errors: Sequence[float]) -> V | Near:
-    """The verdict on values; `near the threshold` if it changes once any one of them, or all of them together, are moved
-    by two of their standard errors, up or down; `not enough to say` if that is more than a quarter of the way from
-    chance to perfect, so that it reaches from one kind of verdict to another.
+    """The verdict on values; `near the threshold` if it changes once any one of them, or all of them together, are
+    moved by two of their standard errors, up or down; `not enough to say` if that is more than a quarter of the way
+    from chance to perfect, so that it reaches from one kind of verdict to another.
 
     Args:
         judge: gives the verdict.

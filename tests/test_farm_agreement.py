@@ -285,11 +285,27 @@ def test_conditions() -> None:
     series = {
         g: [(c.x, c.inside) for c in conditions if c.group == g] for g in dict.fromkeys(c.group for c in conditions)
     }
-    assert list(series) == ["opposite", "same", "random", "corpus", "unseen"]
+    assert list(series) == ["opposite", "same", "random", "described", "corpus", "unseen"]
     assert series["opposite"] == [(k, k <= 3) for k in range(9)]
     assert series["same"] == series["random"] == [(k, k <= 3) for k in range(1, 9)]
     assert series["corpus"] == series["unseen"] == [(1.5, True)]
-    assert len(FarmAgreement(k_max=2).conditions()) == 3 + 2 + 2 + 1 + 1
+    assert len(FarmAgreement(k_max=2).conditions()) == 3 + 2 + 2 + 1 + 1 + 1
+
+
+def test_an_adjective_moves_everything_by_one_place() -> None:
+    """`<s> the ADJ SUBJ (PREP the NOUN)^3`, in the language, with distractors of the other number."""
+    batch = FARM.evaluate(Condition(3.0, inside=True, group="described"), 40, generator(3))
+    assert batch.cue is not None
+    assert batch.query is not None
+    assert batch.roles is not None
+    assert batch.tokens.shape == (40, 13)
+    assert (batch.cue == 3).all()
+    assert (batch.query == 12).all()
+    assert [ROLES[role] for role in batch.roles[0, :5]] == ["bos", "determiner", "adjective", "subject", "preposition"]
+    assert torch.isin(
+        batch.tokens[:, 2], torch.tensor([WORDS.index(w) for w in ("big", "old", "small", "young")])
+    ).any()
+    assert not FARM.grammar.next_log_probs(batch.tokens).isnan().any()
 
 
 def test_the_notes_say_how_much_of_the_test_occurs_in_training() -> None:
@@ -362,7 +378,9 @@ def test_random_distractors_are_of_both_numbers() -> None:
 
 def test_unknown_group_is_an_error_that_helps() -> None:
     """A group that the task does not have is named, with the ones it has."""
-    with pytest.raises(ValueError, match=r"opposite, same, random, corpus, unseen; got 'oposite'.*mean 'opposite'"):
+    with pytest.raises(
+        ValueError, match=r"opposite, same, random, described, corpus, unseen; got 'oposite'.*mean 'opposite'"
+    ):
         FARM.evaluate(Condition(x=1.0, inside=True, group="oposite"), 4, generator(0))
 
 

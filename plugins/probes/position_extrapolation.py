@@ -9,7 +9,7 @@ from harness_plugins.probes.scores import Scores, scores, skill_error, why_not
 from pydantic import Field
 
 from harness import Condition, Curve, Metric, Scalar, Subject
-from harness.statistics import settled
+from harness.statistics import NEAR, NOT_ENOUGH, settled
 
 AT_CHANCE = 0.1
 """A skill of this size, to either side of 0, is chance."""
@@ -88,13 +88,12 @@ class PositionExtrapolation:
                 if not reached >= self.threshold:
                     break
                 good = condition.x
-            return str(good)
+            return f"{good:g}"
 
         skills = [skill(metric, score) for score in found.of(name)]
         verdict = settled(longest, skills, [skill_error(metric, error) for error in found.errors_of(name)])
-        value = float(longest(skills))
-        words = None if verdict == str(value) else verdict
-        return Scalar(name="longest_good", unit=axis, value=value, verdict=words, headline=True)
+        words = verdict if verdict in (NEAR, NOT_ENOUGH) else None
+        return Scalar(name="longest_good", unit=axis, value=float(longest(skills)), verdict=words, headline=True)
 
     @staticmethod
     def _not_learned(subject: Subject, found: Scores, metric: Metric) -> str | None:

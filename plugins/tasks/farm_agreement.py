@@ -59,7 +59,8 @@ class FarmAgreement(Task):
 
     So the gradient of their loss is about the verb alone, and no model sees the verb before it names it. They
     have no adjectives, and singular and plural subjects in turn. Without distractors the three groups are one
-    condition, which is in `opposite`.
+    condition, which is in `opposite`. `described` is the hard test at the largest k of training with an adjective
+    before the subject, which moves everything by one place: a model that reads a fixed place fails there.
 
     Test sentences are drawn by the same grammar as training sentences, and most of the language's probability lies on
     few of them: the notes say how many test sentences occur in training. The condition `unseen` is like `corpus`, with
@@ -125,8 +126,8 @@ class FarmAgreement(Task):
                 yield _trimmed(corpus[rows])
 
     def conditions(self) -> Sequence[Condition]:
-        """Every k for each group; then `corpus` and `unseen`, at the mean k of the training sentences (`unseen` only
-        where at least one sentence of a thousand is)."""
+        """Every k for each group; `described`; then `corpus` and `unseen`, at the mean k of the training sentences
+        (`unseen` only where at least one sentence of a thousand is)."""
         agreement = [
             Condition(x=float(k), inside=k <= self.train_max, group=group)
             for group in GROUPS
@@ -134,7 +135,8 @@ class FarmAgreement(Task):
             if k > 0 or group == "opposite"
         ]
         whole = ("corpus", "unseen") if self.rare > 1e-3 else ("corpus",)
-        return [*agreement, *(Condition(x=self.train_max / 2, inside=True, group=group) for group in whole)]
+        described = Condition(x=float(self.train_max), inside=True, group="described")
+        return [*agreement, described, *(Condition(x=self.train_max / 2, inside=True, group=group) for group in whole)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         if condition.group == "corpus":
@@ -144,17 +146,18 @@ class FarmAgreement(Task):
         number = torch.arange(examples) % 2
         k = int(condition.x)
         numbers = number[:, None].repeat(1, 1 + k)
-        if condition.group == "opposite":
+        if condition.group in ("opposite", "described"):
             numbers[:, 1:] = 1 - numbers[:, 1:]
         elif condition.group == "random":
             numbers[:, 1:] = torch.randint(2, (examples, k), generator=generator)
         elif condition.group != "same":
-            known = (*GROUPS, "corpus", "unseen")
+            known = (*GROUPS, "described", "corpus", "unseen")
             raise ValueError(
                 f"farm_agreement has the condition groups {', '.join(known)}; got {condition.group!r}."
                 f"{did_you_mean(condition.group, known)}"
             )
-        return _prefixes(numbers, generator)
+        prefixes = _prefixes(numbers, generator)
+        return _described(prefixes, generator) if condition.group == "described" else prefixes
 
     def score(self, outputs: Float[Tensor, "batch time vocab"], batch: Batch) -> dict[str, Tensor]:
         """Numbers per example.
@@ -306,6 +309,28 @@ def _prefixes(numbers: Int[Tensor, "batch nouns"], generator: torch.Generator) -
         query=torch.full((examples,), tokens.shape[1] - 1),
         roles=torch.tensor([ROLES.index(role) for role in roles]).repeat(examples, 1),
         extra={"number": numbers[:, 0].clone()},
+    )
+
+
+def _described(batch: Batch, generator: torch.Generator) -> Batch:
+    """The sentences with an adjective before the subject."""
+
+    def insert(rows: Tensor, column: Tensor) -> Tensor:
+        return torch.cat([rows[:, :2], column[:, None], rows[:, 2:]], dim=1)
+
+    adjectives = ids("adjective")
+    drawn = torch.tensor(adjectives)[draw(cumulate(zipf(len(adjectives))), (len(batch),), generator)]
+    assert batch.roles is not None
+    assert batch.cue is not None
+    assert batch.query is not None
+    return replace(
+        batch,
+        tokens=insert(batch.tokens, drawn),
+        targets=insert(batch.targets, torch.full_like(drawn, IGNORE)),
+        mask=insert(batch.mask, torch.ones_like(drawn, dtype=torch.bool)),
+        roles=insert(batch.roles, torch.full_like(drawn, ROLES.index("adjective"))),
+        cue=batch.cue + 1,
+        query=batch.query + 1,
     )
 
 
