@@ -30,8 +30,8 @@ PROBES: dict[str, tuple[Callable[[Subject], Measurements], str, Callable[[Scalar
 RIGHT = "the right rule"
 
 TRUE_ALL_THE_SAME = {("fixed place", probe) for probe in PROBES if probe != "accuracy"}
-"""A model that reads the third token does look at, follow and rely on that token, which is the subject, at any number of
-distractors. What tells it from the rule is the accuracy where the subject stands elsewhere."""
+"""A model that reads the third token does look at, follow and rely on that token, which is the subject, at any number
+of distractors. What tells it from the rule is the accuracy where the subject stands elsewhere."""
 
 UNPROVEN = {("farm_agreement", "edge_cut")}
 """The rule finds the subject by looking at all tokens, and attends to it then: the cut leaks, and the probe says so."""

@@ -80,13 +80,14 @@ def _diagnosis(subject: Subject, groups: Sequence[Scores], metric: Metric) -> st
     name = subject.task.headline
 
     def said(scores: Scores, everywhere: bool) -> str:
-        places = [
-            (skill(metric, value), skill_error(metric, error), condition.inside)
-            for value, error, condition in zip(scores.of(name), scores.errors_of(name), scores.conditions, strict=True)
-            if everywhere or condition.inside
-        ]
-        skills, errors, inside = ([place[axis] for place in places] for axis in range(3))
-        return diagnose(skills, inside, errors, subject.budget)
+        places = [i for i, condition in enumerate(scores.conditions) if everywhere or condition.inside]
+        values, errors = scores.of(name), scores.errors_of(name)
+        return diagnose(
+            [skill(metric, values[i]) for i in places],
+            [scores.conditions[i].inside for i in places],
+            [skill_error(metric, errors[i]) for i in places],
+            subject.budget,
+        )
 
     first = said(groups[0], everywhere=True)
     if first in LEARNED:
