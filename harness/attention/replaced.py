@@ -87,8 +87,8 @@ def look(model: nn.Module, tokens: Tensor) -> Seen:
     return seen
 
 
-def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "batch head query key"]]:
-    """The patterns of `look`."""
+def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "..."]]:
+    """The patterns of `look`, one `batch head query key` per layer."""
     return look(model, tokens).patterns
 
 
@@ -123,7 +123,7 @@ class _Cut:
         return kept.masked_fill(nothing_left, -math.inf)
 
     @staticmethod
-    def _heads(where: Where, layer: int, heads: int) -> Bool[Tensor, "batch head"]:
+    def _heads(where: Where, layer: int, heads: int) -> Bool[Tensor, "#batch _"]:
         layers, known = where.shape[1:]
         if layer >= layers:
             raise RequestError(

@@ -35,12 +35,13 @@ class Seen:
     """What an observer saw.
 
     Args:
-        patterns: the weights of each call in order, before dropout, in float32 at least. Rows sum to 1, or to
-            0 where no key was left. They are part of the graph if gradients are enabled.
+        patterns: the weights of each call in order (`batch head query key`), before dropout, in float32 at least. Rows
+            sum to 1, or to 0 where no key was left. They are part of the graph if gradients are enabled. Those that a
+            model offers itself are as it offers them.
         modules: the path of the module that made each call, as in `calling_module`.
     """
 
-    patterns: list[Float[Tensor, "batch head query key"]] = field(default_factory=list)
+    patterns: list[Float[Tensor, "..."]] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
 
     def layers(self, tokens: Shaped[Tensor, "batch time *width"]) -> list[Layer]:

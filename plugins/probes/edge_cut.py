@@ -123,9 +123,10 @@ class EdgeCut:
         yield table("by_head", task, whole, {name: found[name] for name in names}, shares, "cue cut in")
         yield from reliance(subject, whole, found)
         if "first position" in found:
-            yield first_position(subject, found["first position"], moved=False)
+            yield first_position(subject, whole, found["first position"], moved=False)
         else:
-            yield first_position(subject, self._first_of_others(subject, batch, layers, basic[farthest]), moved=True)
+            first = self._first_of_others(subject, batch, layers, basic[farthest])
+            yield first_position(subject, whole, first, moved=True)
         heads = {name: shares[name] for layer in layers for name in layer.head_names if name in chosen}
         yield disagreements(subject, whole, found, heads, uniform_share(batch))
         yield from left_out(layers)
@@ -156,13 +157,13 @@ class EdgeCut:
             raise RequestError(
                 f"edge_cut:head={self.head}: the model has {max(shape)} heads, counted from 1 to {max(shape)}"
             )
-        readable = [index for index in indices if not layers[index].misfit]
-        if not readable:
+        cuttable = [index for index in indices if not layers[index].misfit]
+        if not cuttable:
             raise Skip(layers[indices[0]].misfit)
         chosen = {}
         if self.head is None:
-            chosen = {layers[index].name: select(shape, index)[0] for index in readable}
-        for index in readable:
+            chosen = {layers[index].name: select(shape, index)[0] for index in cuttable}
+        for index in cuttable:
             for head, name in enumerate(layers[index].head_names):
                 if self.head in (None, head + 1):
                     chosen[name] = select(shape, index, head)[0]
@@ -181,10 +182,10 @@ class EdgeCut:
         tokens = batch.tokens.clone()
         tokens[:, 0], tokens[rows, place] = batch.tokens[rows, place], batch.tokens[:, 0]
         moved = replace(batch, tokens=tokens, cue=place)
-        first = Cut("first position", torch.zeros_like(sham).index_fill(1, torch.zeros_like(place[:1]), True))
-        generator = seeded("proof", subject.seed, "first position")
-        whole = run_untouched(subject, moved)
-        return run_cuts(subject, moved, whole, [first], layers, self.proofs, generator)["first position"]
+        first = torch.zeros_like(sham)
+        first[:, 0] = True
+        whole, generator = run_untouched(subject, moved), seeded("proof", subject.seed, "first position")
+        return run_cuts(subject, moved, whole, [Cut("first", first)], layers, self.proofs, generator)["first"]
 
 
 def _in_detail(

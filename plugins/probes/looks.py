@@ -18,13 +18,13 @@ class Looks:
 
     Args:
         layers: every attention call of the model.
-        rows: for each of them the weights at the query; None where the call has a misfit.
+        rows: for each of them the weights at the query (`batch head key`); None where the call has a misfit.
     """
 
     layers: Sequence[Layer]
-    rows: Sequence[Float[Tensor, "batch head key"] | None]
+    rows: Sequence[Float[Tensor, "batch _ key"] | None]
 
-    def of(self, layers: Sequence[Layer]) -> list[Float[Tensor, "batch head key"]]:
+    def of(self, layers: Sequence[Layer]) -> list[Float[Tensor, "batch _ key"]]:
         """The weights in those of the layers that can be read."""
         return [row for layer, row in zip(layers, self.rows, strict=True) if not layer.misfit and row is not None]
 

@@ -39,7 +39,7 @@ def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]
         yield Scalar(name="score_after_sham", unit=unit, value=value, standard_error=error, headline=True)
 
 
-def first_position(subject: Subject, outcome: Outcome | None, moved: bool) -> Scalar:
+def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, moved: bool) -> Scalar:
     """Whether it hurts to cut the first position where that is not the cue.
 
     Args:
@@ -47,19 +47,21 @@ def first_position(subject: Subject, outcome: Outcome | None, moved: bool) -> Sc
         moved: the cue always stands there, and the examples are ones in which it has changed places.
     """
     score = subject.task.headline
-    value = error = math.nan
-    verdict: str | None = "not to be told from the cue, which has no other place"
-    if outcome is not None:
-        value, error = outcome.scores.metrics[score], outcome.scores.errors[score]
-        verdict = _judged(subject, outcome.untouched, lambda: _hurts(subject, outcome))
-        if moved and verdict in ("has not learned", "not enough to say"):
-            verdict = "not to be told from the cue: the model does not answer where the cue stands elsewhere"
+
+    def verdict() -> str | None:
+        if outcome is None:
+            return "not to be told from the cue, which has no other place"
+        words = _judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
+        if moved and words in ("has not learned", "not enough to say"):
+            return "not to be told from the cue: the model does not answer where the cue stands elsewhere"
+        return words
+
     return Scalar(
         name="first_position_cut",
         unit=subject.task.metrics[score].unit,
-        value=value,
-        verdict=verdict,
-        standard_error=error,
+        value=outcome.scores.metrics[score] if outcome else math.nan,
+        verdict=_judged(subject, whole.scores, verdict),
+        standard_error=outcome.scores.errors[score] if outcome else None,
         headline=moved,
     )
 
@@ -92,7 +94,7 @@ def disagreements(
     return Scalar(name="disagreements", unit="heads", value=len(named), verdict="; ".join(named) or None)
 
 
-def _judged(subject: Subject, untouched: Scores, judge: Callable[[], str]) -> str | None:
+def _judged(subject: Subject, untouched: Scores, judge: Callable[[], str | None]) -> str | None:
     """The verdict on a model that answers well; why there is none on others; None for a metric without a scale from
     chance to perfect, which has numbers and no verdict."""
     score = subject.task.headline
@@ -137,8 +139,6 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
 
 
 def _hurts(subject: Subject, outcome: Outcome) -> str:
-    if outcome.unproven:
-        return outcome.unproven
     values, errors = _skills(subject, outcome.untouched, outcome.scores)
     return settled(
         lambda each: "harmless" if each[0] - each[1] < MATTERS else "hurts, though it is not the cue", values, errors
