@@ -281,7 +281,7 @@ class OffersAttention(Protocol):
     """A model that computes attention by hand and shows its patterns itself."""
 
     def attention_patterns(self, tokens: Int[Tensor, "batch time"]) -> Sequence[Float[Tensor, "batch head time time"]]:
-        """One tensor per layer; each row (over keys, the last axis) sums to 1."""
+        """One tensor per layer; each row (over keys, the last axis) sums to 1, or less if a part goes to no token."""
         ...
 
 

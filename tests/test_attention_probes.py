@@ -1,6 +1,5 @@
 """Where a model looks and what it relies on, on models whose answer is known."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,38 +14,13 @@ from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.probes.position_extrapolation import PositionExtrapolation
 from harness_plugins.tasks.farm_agreement import FarmAgreement
 from harness_plugins.tasks.recall import VOCABULARY, Recall
+from measured import cell, curve, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Skip, Subject, Task
+from harness.contracts import Skip
 from harness.errors import RequestError
-from harness.schema import Curve, Matrix, Scalar
-
-Found = dict[str, Curve | Scalar | Matrix]
-
-
-def measure(probe: Callable[[Subject], Any], model: nn.Module, task: Task | None = None, examples: int = 64) -> Found:
-    task = task or Recall(distances=[2, 5, 10, 40])
-    subject = Subject(model.eval(), task, stage="trained", seed=0, device=torch.device("cpu"), examples=examples)
-    return {measurement.name: measurement for measurement in probe(subject)}
-
-
-def scalar(found: Found, name: str) -> Scalar:
-    measurement = found[name]
-    assert isinstance(measurement, Scalar)
-    return measurement
-
-
-def curve(found: Found, name: str) -> list[float]:
-    measurement = found[name]
-    assert isinstance(measurement, Curve)
-    return measurement.y
-
-
-def cell(found: Found, name: str, row: str, column: str) -> float:
-    matrix = found[name]
-    assert isinstance(matrix, Matrix)
-    return matrix.values[matrix.rows.index(row)][matrix.columns.index(column)]
+from harness.schema import Matrix
 
 
 def test_a_head_that_looks_at_the_key_is_found() -> None:

@@ -310,6 +310,22 @@ class RightPatterns(HiddenAttention):
         return [(x @ x.mT).masked_fill(~earlier, -torch.inf).softmax(-1)[:, None]]
 
 
+class Sinks(RightPatterns):
+    """A quarter of its attention goes to no token."""
+
+    def attention_patterns(self, tokens):
+        return [0.75 * pattern for pattern in super().attention_patterns(tokens)]
+
+
+class Registers(Attending):
+    """A second kind of attention, to vectors of its own."""
+
+    def forward(self, tokens):
+        outputs = super().forward(tokens)
+        memory = torch.ones(len(tokens), 1, 3, outputs.shape[2], dtype=outputs.dtype)
+        return outputs + F.scaled_dot_product_attention(outputs[:, None], memory, memory)[:, 0]
+
+
 class SinglePrecision(Base):
     """Makes a float32 matrix in the middle, which meets bfloat16."""
 
@@ -434,6 +450,8 @@ def test_what_a_model_claims_is_checked_and_said() -> None:
     assert "a state of 8 numbers" in note(Recurrent, "size")
     assert "heads per layer: 2, 2; cuts are exact" in note(Attending, "attention")
     assert "they can be read, not cut" in note(RightPatterns, "attention")
+    assert "up to 0.25 of the attention of layer 1 goes to no token" in note(Sinks, "attention")
+    assert "cuts are exact; left out: call 3 has attention of shape (3, 1, 13, 3)" in note(Registers, "attention")
     assert model_checker(Recurrent).result("attention").status == "not applicable"
 
 

@@ -11,7 +11,7 @@ import torch
 from click.testing import CliRunner, Result
 from conftest import SHORT
 from harness_plugins.probes.attention_to_subject import AttentionToSubject
-from harness_plugins.probes.edge_cut import EdgeCut, _cue_and_sham
+from harness_plugins.probes.edge_cut import EdgeCut, cue_and_sham
 from harness_plugins.probes.grad_reach import GradReach
 from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.probes.position_extrapolation import PositionExtrapolation
@@ -166,7 +166,7 @@ def test_the_sham_cut_spares_the_first_position() -> None:
     tokens = torch.zeros(64, 6, dtype=torch.long)
     cue, query = torch.full((64,), 2), torch.full((64,), 4)
     batch = harness.Batch(tokens, tokens, torch.ones_like(tokens, dtype=torch.bool), cue, query)
-    _, sham = _cue_and_sham(batch, torch.Generator().manual_seed(0))
+    _, sham = cue_and_sham(batch, torch.Generator().manual_seed(0))
     assert (sham.keys.sum(1) == 1).all()
     assert sham.keys.any(0).tolist() == [False, True, False, True, False, False]
 

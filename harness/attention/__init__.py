@@ -8,19 +8,22 @@ the fused kernel runs untouched.
     with observe() as seen:
         model(tokens)
     first, *rest = seen.patterns  # one `batch head query key` per call
+    names = [layer.name for layer in seen.layers(tokens)]  # "layer 1", or the path of the module that made the call
 
     with cut(edges_after(position, length)):
         logits = model(tokens)  # no later query can attend to `position`, in any layer or head
 
-Contexts may be nested in any order: an observer sees the pattern that every open cut leaves. A "layer" is
-the ordinal of an attention call since its context was entered.
+Contexts may be nested in any order: an observer sees the pattern that every open cut leaves. To `cut`, a layer
+is the ordinal of an attention call since its context was entered, counted from 0.
 """
 
 from harness.attention.edges import CutCheck, check_cut, edges_after, edges_at_query, select
-from harness.attention.replaced import Seen, attention_patterns, attention_shape, cut, observe
+from harness.attention.replaced import attention_patterns, attention_shape, cut, look, observe
+from harness.attention.seen import Layer, Seen
 
 __all__ = [
     "CutCheck",
+    "Layer",
     "Seen",
     "attention_patterns",
     "attention_shape",
@@ -28,6 +31,7 @@ __all__ = [
     "cut",
     "edges_after",
     "edges_at_query",
+    "look",
     "observe",
     "select",
 ]

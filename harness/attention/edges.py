@@ -71,11 +71,15 @@ class CutCheck:
         leak: change after the first cut token when the cut tokens are swapped; only exactly 0 proves the cut.
             The cut tokens themselves do not count: they still know what they are.
         before: change before the first cut token in the same comparison; not 0 if the model is not causal.
+        opened: change before the last token when that one is swapped under the cut; not 0 if the cut lets a position
+            see the future, as it can where a mask leaves masked keys a little weight. 0 where the model sees the
+            future without the cut, too.
         effect: change anywhere that the cut itself makes; 0 for a cut without consequence.
     """
 
     leak: Float[Tensor, " batch"]
     before: Float[Tensor, " batch"]
+    opened: Float[Tensor, " batch"]
     effect: Float[Tensor, " batch"]
 
 
@@ -86,7 +90,7 @@ def check_cut(
     edges: Edges,
     where: Where | None = None,
 ) -> CutCheck:
-    """Swap the cut tokens and see what comes through, in three forward passes.
+    """Swap the cut tokens and see what comes through, then the last token, in five forward passes.
 
     Args:
         forward: the model, in evaluation mode; outputs are `batch time out`.
@@ -103,20 +107,44 @@ def check_cut(
     if not changed.any(1).all():
         same = (~changed.any(1)).nonzero().flatten().tolist()
         raise RequestError(f"to check a cut, swap its token in every example; nothing differs in examples {same}")
-    with torch.no_grad():
+    ending = _other_ending(tokens, swapped, changed)
+
+    def observed(given: Tensor) -> Tensor:
         # Observed, so that all passes compute in the same way and rounding does not pass for an effect.
-        with observe():
-            whole = forward(tokens)
-        with cut(edges, where):
-            original = forward(tokens)
-        with cut(edges, where):
-            other = forward(swapped)
+        with torch.no_grad(), observe():
+            return forward(given)
+
+    def under_cut(given: Tensor) -> Tensor:
+        with torch.no_grad(), cut(edges, where):
+            return forward(given)
+
+    whole, original = observed(tokens), under_cut(tokens)
+    swap, end = under_cut(swapped), under_cut(ending)
     begun = changed.cumsum(1) > 0
+    last = torch.zeros_like(changed)
+    last[:, -1] = True
+    saw_future = _largest(whole, observed(ending), ~last) != 0
     return CutCheck(
-        leak=_largest(original, other, begun & ~changed),
-        before=_largest(original, other, ~begun),
+        leak=_largest(original, swap, begun & ~changed),
+        before=_largest(original, swap, ~begun),
+        opened=_largest(original, end, ~last).masked_fill(saw_future, 0.0),
         effect=_largest(whole, original, torch.ones_like(changed)),
     )
+
+
+def _other_ending(
+    tokens: Shaped[Tensor, "batch time *width"],
+    swapped: Shaped[Tensor, "batch time *width"],
+    changed: Bool[Tensor, "batch time"],
+) -> Shaped[Tensor, "batch time *width"]:
+    """The tokens with another last one: that of the first swapped place, before or after the swap."""
+    rows, first = torch.arange(len(tokens), device=tokens.device), changed.int().argmax(1)
+    before, after = tokens[rows, first], swapped[rows, first]
+    same = before == tokens[:, -1]
+    same = same.flatten(1).all(1) if same.ndim > 1 else same
+    ending = tokens.clone()
+    ending[:, -1] = torch.where(same.reshape(-1, *[1] * (before.ndim - 1)), after, before)
+    return ending
 
 
 def _largest(

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
@@ -16,23 +15,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from harness.attention.seen import Seen, calling_module
 from harness.contracts import OffersAttention
 from harness.errors import RequestError
 
 Edges = Bool[Tensor, "#batch query key"]
 Where = Bool[Tensor, "#batch layer head"]
 
-
-@dataclass(eq=False)
-class Seen:
-    """What an observer saw.
-
-    Args:
-        patterns: the weights of each call in order, before dropout, in float32 at least. Rows sum to 1, or to
-            0 where no key was left. They are part of the graph if gradients are enabled.
-    """
-
-    patterns: list[Float[Tensor, "batch head query key"]] = field(default_factory=list)
+MASKED = 5000.0
+"""A key whose score is this far below the largest of its row is masked, and no cut of the others brings it back. Masks
+add -10,000 (in half precision) to -3e38; scores of trained models lie within hundreds."""
 
 
 @contextmanager
@@ -50,6 +42,9 @@ def observe() -> Iterator[Seen]:
 @contextmanager
 def cut(edges: Edges, where: Where | None = None) -> Iterator[None]:
     """Remove edges from attention before the softmax; a query that loses all its keys gets 0.
+
+    Keys that a mask of finite numbers hides (-1e9, `finfo.min`) count as lost: a query that has only these left would
+    else attend to them, and so to the future.
 
     Every example has edges of its own, so many cuts run in one forward pass: repeat the examples. A batch of
     1 in `edges` or `where` stands for every example.
@@ -80,14 +75,21 @@ def attention_shape(model: nn.Module, tokens: Tensor) -> tuple[int, ...]:
     return tuple(pattern.shape[1] for pattern in seen.patterns)
 
 
-def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "batch head query key"]]:
-    """The patterns of one forward pass: as observed, else as the model offers them itself, else none."""
+def look(model: nn.Module, tokens: Tensor) -> Seen:
+    """The patterns of one forward pass: as observed, if any can be read token by token; else as the model offers them
+    itself, one for each layer; else whatever was observed."""
     with torch.no_grad(), observe() as seen:
         model(tokens)
-    if not seen.patterns and isinstance(model, OffersAttention):
+    if isinstance(model, OffersAttention) and all(layer.misfit for layer in seen.layers(tokens)):
         with torch.no_grad():
-            return list(model.attention_patterns(tokens))
-    return seen.patterns
+            offered = list(model.attention_patterns(tokens))
+        return Seen(offered, modules=[str(number) for number in range(len(offered))])
+    return seen
+
+
+def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "..."]]:
+    """The patterns of `look`, one `batch head query key` per layer."""
+    return look(model, tokens).patterns
 
 
 class _Cut:
@@ -116,10 +118,12 @@ class _Cut:
             )
         if len(removed) not in (1, len(scores)):
             raise RequestError(f"the cut is for {len(removed)} examples, but layer {layer} has {len(scores)}")
-        return scores.masked_fill(removed, -math.inf)
+        kept = scores.masked_fill(removed, -math.inf)
+        nothing_left = kept.amax(-1, keepdim=True) < scores.amax(-1, keepdim=True) - MASKED
+        return kept.masked_fill(nothing_left, -math.inf)
 
     @staticmethod
-    def _heads(where: Where, layer: int, heads: int) -> Bool[Tensor, "batch head"]:
+    def _heads(where: Where, layer: int, heads: int) -> Bool[Tensor, "#batch _"]:
         layers, known = where.shape[1:]
         if layer >= layers:
             raise RequestError(
@@ -233,7 +237,9 @@ class _Mode(TorchFunctionMode):
         # Filled before and after: a softmax over nothing is NaN, in its value and in its gradient.
         empty = (scores == -math.inf).all(-1, keepdim=True)
         pattern = torch.softmax(scores.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
+        module = calling_module() if self.observers else ""
         for observer in self.observers:
+            observer.modules.append(module)
             observer.patterns.append(pattern.to(torch.promote_types(pattern.dtype, torch.float32)))
         return pattern.reshape(shape)
 

@@ -1,12 +1,13 @@
 """Checks of what probes can see of a model: its input embedding and its attention."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from harness.attention import attention_patterns, check_cut, edges_after, observe
+from harness.attention import Layer, check_cut, edges_after, look, observe, select
 from harness.contracts import Batch, Skip
 from harness.errors import RequestError
 from harness.gradients import input_embedding, input_gradients
@@ -39,8 +40,9 @@ def embedding(case: ModelCase) -> str:
 def attention(case: ModelCase) -> str:
     """Observes and cuts; looks for attention that is computed out of sight."""
     model, inputs = case.fresh(), case.inputs()
-    patterns = attention_patterns(model, case.cast(inputs))
-    if not patterns:
+    found = look(model, case.cast(inputs))
+    layers = found.layers(inputs)
+    if not layers:
         with _Softmaxes() as softmaxes:
             case.run(model, inputs)
         if softmaxes.square:
@@ -49,31 +51,45 @@ def attention(case: ModelCase) -> str:
                 place(type(model).forward),
             )
         raise NotApplicable("it makes no attention call, so that probes which need attention skip it")
-    for layer, pattern in enumerate(patterns):
-        if pattern.ndim != 4 or pattern.shape[2:] != (TIME, TIME):
-            shape = tuple(pattern.shape)
-            raise NotApplicable(f"layer {layer} attends in the shape {shape}, which cannot be read as token to token")
-        one = torch.isclose(pattern.sum(-1), torch.ones((), dtype=pattern.dtype), atol=1e-4)
-        if not (one | (pattern == 0).all(-1)).all():
-            raise Failed(f"rows of the attention pattern of layer {layer} do not sum to 1", place(type(model)))
+    misfits = [layer.misfit for layer in layers if layer.misfit]
+    if len(misfits) == len(layers):
+        raise NotApplicable(f"{misfits[0]}, so that it cannot be read as token to token")
+    notes = [f"left out: {misfit}" for misfit in misfits]
+    for layer, pattern in zip(layers, found.patterns, strict=True):
+        if not layer.misfit:
+            elsewhere = 1 - pattern.double().sum(-1)
+            if (pattern < 0).any() or elsewhere.min() < -1e-4 or elsewhere.isnan().any():
+                raise Failed(
+                    f"rows of the attention pattern of {layer.name} do not sum to 1 (or to less, where a part goes to "
+                    "no token)",
+                    place(type(model)),
+                )
+            if (largest := elsewhere.masked_fill((pattern == 0).all(-1), 0.0).max().item()) > 1e-4:
+                notes.append(f"up to {largest:.2g} of the attention of {layer.name} goes to no token")
     with observe() as seen:
         observed = case.run(model, inputs)
     if case.difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
         raise Failed("observing its attention changes its outputs", place(type(model).forward))
-    heads = ", ".join(str(pattern.shape[1]) for pattern in patterns)
-    if not seen.patterns:
-        return f"offers its own patterns (heads per layer: {heads}); they can be read, not cut"
-    return f"heads per layer: {heads}; {_cut(case, model, inputs)}"
+    heads = ", ".join(str(layer.heads) for layer in layers)
+    if all(layer.misfit for layer in seen.layers(inputs)):
+        notes.insert(0, f"offers its own patterns (heads per layer: {heads}); they can be read, not cut")
+    else:
+        notes.insert(0, f"heads per layer: {heads}; {_cut(case, model, inputs, layers)}")
+    return "; ".join(notes)
 
 
-def _cut(case: ModelCase, model: nn.Module, inputs: Tensor) -> str:
+def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> str:
     position = torch.full((len(inputs),), 2)
     swapped = case.changed(inputs, 2)
+    where = select([layer.heads for layer in layers])
+    where[:, [bool(layer.misfit) for layer in layers]] = False
     try:
         with torch.no_grad():
-            outcome = check_cut(model, case.cast(inputs), case.cast(swapped), edges_after(position, TIME))
+            outcome = check_cut(model, case.cast(inputs), case.cast(swapped), edges_after(position, TIME), where)
     except RequestError as error:
         return f"not to be cut: {error}"
+    if outcome.opened.max() > 0:
+        return f"a cut lets it see the future (by {outcome.opened.max():.2g}), and probes will say so"
     if outcome.leak.max() == 0:
         return "cuts are exact"
     return f"a cut token still comes through another way (leak {outcome.leak.max():.2g}), and probes will say so"

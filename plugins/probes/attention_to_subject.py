@@ -5,36 +5,51 @@ from typing import ClassVar
 
 import torch
 from harness_plugins.probes.conditions import (
+    examples_used,
     first_group,
     marked,
-    named_heads,
     reference,
     roles_before,
     uniform_share,
 )
 from harness_plugins.probes.cuts import rows_at_once
+from harness_plugins.probes.looks import Looks, joined, left_out, look_at_query, readable
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Subject
-from harness.attention import attention_patterns
+from harness.attention import look
+from harness.contracts import standard_error
+
+ROUNDING = 0.01
+"""How far from 1 the sum of weights may be: those of a model in half precision are rounded to 0.4 % each."""
 
 
 class AttentionToSubject:
     """Attention from the query to the cue (the subject of a verb, the key of a recall sequence) and to every role.
 
-    Shares are means over examples of a head's attention weights at the query, which sum to 1 over the positions that
-    it may look at. A head that looks everywhere alike gives each position the uniform share, 1 over their number.
-    Where a head looks is not what the model relies on: see the probe `edge_cut`.
+    Shares are means over examples of a head's attention weights at the query, as they are: they sum to 1 over the
+    positions that it may look at, or to less where a part goes to no token (a sink). A head that looks everywhere alike
+    gives each position the uniform share, 1 over their number. Where a head looks is not what the model relies on: see
+    the probe `edge_cut`.
+
+    Heads are named `layer 2 head 1` where every block attends once, else by the path of the module that attends. What
+    does not attend from token to token (cross-attention, an added prefix, heads folded into the examples) is left out
+    and named; a model with no other layer is skipped. Examples without a cue, or with the cue after the query, and
+    conditions without any other, are left out.
 
     Measures:
         share_on_cue: per layer and head and per condition; the last row is the uniform share.
         share_by_role: per layer and head, for each role, at the farthest condition that training covered.
+        share_elsewhere: per layer and head and per condition, 1 minus the sum of the weights: what goes to no token
+            (below 0: the weights sum to more than 1). Only where some weights do not sum to 1.
         sharpest_share: share of the head that looks at the cue most, per condition; the head is chosen on one half of
             the examples of the farthest trained condition, all shares of this curve are taken on the other half.
         sharpest_head: its share at that condition; the verdict names it, so that tables show whether seeds agree.
         times_uniform: that share as a multiple of the uniform one.
+        layers_left_out: how many layers do not attend from token to token, if there are any; the verdict names them.
+        examples_used: examples per condition, where fewer than wanted have cue and query.
 
     Args:
         examples: sequences per condition.
@@ -46,12 +61,16 @@ class AttentionToSubject:
         self.examples = examples
 
     def __call__(self, subject: Subject) -> Iterator[Scalar | Curve | Matrix]:
-        conditions = first_group(subject.task)
+        found = {c: subject.marked(c, self.examples) for c in first_group(subject.task)}
+        batches = {c: batch for c, batch in found.items() if batch is not None}
+        conditions = list(batches)
         farthest = reference(conditions)
-        rows = {condition: query_rows(subject, self._batch(subject, condition)) for condition in conditions}
-        heads = named_heads([layer.shape[1] for layer in rows[farthest]])
-        shares = {c: self._on_cue(subject, c, rows[c]) for c in conditions}  # each: example head
-        uniform = {c: uniform_share(self._batch(subject, c)) for c in conditions}
+        looks = {condition: query_looks(subject, batch) for condition, batch in batches.items()}
+        layers = readable([each.layers for each in looks.values()])
+        heads = [name for layer in layers if not layer.misfit for name in layer.head_names]
+        rows = {c: torch.cat(looks[c].of(layers), dim=1) for c in conditions}  # each: example head key
+        shares = {c: on_cue(batches[c], rows[c]) for c in conditions}  # each: example head
+        uniform = {c: uniform_share(batches[c]) for c in conditions}
         half = len(shares[farthest]) // 2 or 1
         sharpest = int(shares[farthest][:half].mean(0).argmax())
 
@@ -68,8 +87,10 @@ class AttentionToSubject:
             row_label="attention at the query",
             column_label=axis,
         )
-        yield from self._by_role(subject, self._batch(subject, farthest), rows[farthest], heads)
+        yield from by_role(subject, batches[farthest], rows[farthest], heads)
+        yield from elsewhere(rows, heads, axis)
         on_others = {c: shares[c][half:, sharpest] if len(shares[c]) > half else shares[c][:, sharpest] for c in shares}
+        errors = {c: standard_error(on_others[c]) for c in conditions}
         yield Curve(
             name="sharpest_share",
             unit="share",
@@ -78,52 +99,71 @@ class AttentionToSubject:
             x_label=axis,
             y_label="share on the cue, sharpest head",
             inside=[c.inside for c in conditions],
+            standard_errors=list(errors.values()),
             headline=True,
         )
-        share = on_others[farthest].mean().item()
-        yield Scalar(name="sharpest_head", unit="share", value=share, verdict=heads[sharpest], headline=True)
-        yield Scalar(name="times_uniform", unit="ratio", value=share / uniform[farthest], headline=True)
-
-    def _batch(self, subject: Subject, condition: Condition) -> Batch:
-        return subject.batch(condition)[: self.examples]
-
-    def _on_cue(
-        self, subject: Subject, condition: Condition, rows: list[Float[Tensor, "batch head key"]]
-    ) -> Float[Tensor, "batch heads"]:
-        cue, _ = marked(self._batch(subject, condition))
-        examples = torch.arange(len(cue), device=cue.device)
-        return torch.cat([layer[examples, :, cue] for layer in rows], dim=1)
-
-    def _by_role(
-        self, subject: Subject, batch: Batch, rows: list[Float[Tensor, "batch head key"]], heads: list[str]
-    ) -> Iterator[Matrix]:
-        masks = roles_before(batch, subject.task.roles)
-        if not masks:
-            return
-        _, query = marked(batch)
-        values = [
-            [(layer[:, head] * mask).sum(1).mean().item() for mask in masks.values()]
-            for layer in rows
-            for head in range(layer.shape[1])
-        ]
-        values.append([(mask.sum(1) / (query + 1)).mean().item() for mask in masks.values()])
-        yield Matrix(
-            name="share_by_role",
+        share, error = on_others[farthest].mean().item(), errors[farthest]
+        yield Scalar(
+            name="sharpest_head",
             unit="share",
-            values=values,
-            rows=[*heads, "uniform"],
-            columns=list(masks),
-            row_label="attention at the query",
-            column_label="role of the token looked at",
+            value=share,
+            verdict=heads[sharpest],
+            standard_error=error,
             headline=True,
         )
+        times, error = share / uniform[farthest], error / uniform[farthest]
+        yield Scalar(name="times_uniform", unit="ratio", value=times, standard_error=error, headline=True)
+        yield from left_out(layers)
+        yield from examples_used(subject, found, self.examples)
 
 
-def query_rows(subject: Subject, batch: Batch) -> list[Float[Tensor, "batch head key"]]:
-    """Per layer, the attention weights at each example's query."""
-    parts = []
-    for piece in batch.split(rows_at_once(subject, batch)):
-        _, query = marked(piece)
-        examples = torch.arange(len(piece), device=query.device)
-        parts.append([p[examples, :, query] for p in attention_patterns(subject.model, piece.tokens)])
-    return [torch.cat(layer) for layer in zip(*parts, strict=True)]
+def on_cue(batch: Batch, rows: Float[Tensor, "batch head key"]) -> Float[Tensor, "batch head"]:
+    """The weight that each head gives to the cue."""
+    cue, _ = marked(batch)
+    return rows[torch.arange(len(cue), device=cue.device), :, cue]
+
+
+def by_role(
+    subject: Subject, batch: Batch, rows: Float[Tensor, "batch head key"], heads: list[str]
+) -> Iterator[Matrix]:
+    """The weight that each head gives to all tokens of a role."""
+    masks = roles_before(batch, subject.task.roles)
+    if not masks:
+        return
+    _, query = marked(batch)
+    values = [[(rows[:, head] * mask).sum(1).mean().item() for mask in masks.values()] for head in range(len(heads))]
+    values.append([(mask.sum(1) / (query + 1)).mean().item() for mask in masks.values()])
+    yield Matrix(
+        name="share_by_role",
+        unit="share",
+        values=values,
+        rows=[*heads, "uniform"],
+        columns=list(masks),
+        row_label="attention at the query",
+        column_label="role of the token looked at",
+        headline=True,
+    )
+
+
+def elsewhere(rows: dict[Condition, Float[Tensor, "batch head key"]], heads: list[str], axis: str) -> Iterator[Matrix]:
+    """What weights do not sum to 1 leave, if some do not."""
+    left = {condition: 1 - each.double().sum(2) for condition, each in rows.items()}  # each: example head
+    if all((each.abs() < ROUNDING).all() for each in left.values()):
+        return
+    yield Matrix(
+        name="share_elsewhere",
+        unit="share",
+        values=[[each[:, head].mean().item() for each in left.values()] for head in range(len(heads))],
+        rows=heads,
+        columns=[str(condition) for condition in left],
+        row_label="attention to no token",
+        column_label=axis,
+        headline=True,
+    )
+
+
+def query_looks(subject: Subject, batch: Batch) -> Looks:
+    """Where the query of each example looks, in every layer."""
+    return joined(
+        [look_at_query(look(subject.model, piece.tokens), piece) for piece in batch.split(rows_at_once(subject, batch))]
+    )

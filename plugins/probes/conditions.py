@@ -1,13 +1,14 @@
 """What several probes ask of a task's conditions."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from harness import Batch, Condition, Metric, Task
+from harness import Batch, Condition, Curve, Metric, Subject, Task
+from harness.statistics import GOOD, settled
 
 
 def first_group(task: Task) -> list[Condition]:
@@ -29,11 +30,55 @@ def skill(metric: Metric, value: float) -> float:
     return (value - metric.chance) / (metric.best - metric.chance)
 
 
+def skill_error(metric: Metric, error: float) -> float:
+    """A standard error as a share of the way from chance to perfect."""
+    return abs(skill(metric, error) - skill(metric, 0.0))
+
+
+def learned(subject: Subject, metric: Metric, value: float, error: float) -> str | None:
+    """The words that forbid a verdict on how the model finds its answers, since it does not find them; None if it does,
+    or if the metric has no scale from chance to perfect to tell.
+
+    `has not learned` below half of that way; `near the threshold` within two standard errors of it; `not enough to say`
+    where it has not learned in less than half of the training that is recommended.
+    """
+    reached = skill(metric, value)
+    if math.isnan(reached):
+        return None
+    words = settled(
+        lambda values: "" if values[0] >= GOOD else "has not learned", [reached], [skill_error(metric, error)]
+    )
+    if words == "has not learned" and subject.budget < 0.5:
+        return "not enough to say"
+    return words or None
+
+
 def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Cue and query positions of a batch that marks them (the need `cue`)."""
     assert batch.cue is not None
     assert batch.query is not None
     return batch.cue, batch.query
+
+
+def examples_used(subject: Subject, batches: Mapping[Condition, Batch | None], examples: int) -> Iterator[Curve]:
+    """How many examples of each condition a probe of marked tokens could use; nothing where that is all it wanted.
+
+    Args:
+        batches: what it used of each of the task's conditions, in their order.
+        examples: the most that it takes of a condition.
+    """
+    used = {condition: 0 if batch is None else len(batch) for condition, batch in batches.items()}
+    if any(count < min(len(subject.batch(condition)), examples) for condition, count in used.items()):
+        yield Curve(
+            name="examples_used",
+            unit="examples",
+            x=[condition.x for condition in used],
+            y=[float(count) for count in used.values()],
+            x_label=subject.task.axis,
+            y_label="examples with the tokens that are looked at",
+            inside=[condition.inside for condition in used],
+            headline=True,
+        )
 
 
 def cue_mask(batch: Batch) -> Bool[Tensor, "batch time"]:
@@ -57,8 +102,3 @@ def roles_before(batch: Batch, roles: Sequence[str]) -> dict[str, Bool[Tensor, "
     visible = batch.mask & (positions <= query[:, None])
     masks = {name: (batch.roles == index) & visible for index, name in enumerate(roles)}
     return {name: mask for name, mask in masks.items() if mask.any()}
-
-
-def named_heads(shape: Sequence[int]) -> list[str]:
-    """Every head by name, counted from 1 as in the literature: `layer 1 head 2`."""
-    return [f"layer {layer} head {head}" for layer, heads in enumerate(shape, 1) for head in range(1, heads + 1)]

@@ -1,15 +1,16 @@
 """Run many attention cuts on the same examples, prove them, and score what is left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from harness_plugins.probes.conditions import marked
+from harness_plugins.probes.looks import Looks, joined, look_at_query
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness import Batch, Subject
-from harness.attention import check_cut, cut, edges_after, observe
+from harness.attention import Layer, check_cut, cut, edges_after, observe
 
 ATTENTION_AT_ONCE = 2**26
 """The most numbers in the attention pattern of one layer in one forward pass."""
@@ -21,9 +22,9 @@ class Cut:
 
     Args:
         name: how tables call it.
-        keys: the tokens that are cut, per example.
+        keys: the tokens that are cut, per example; an example without any does not count.
         query_only: cut them for the query alone, instead of all later queries.
-        where: the layers and heads; all if not given.
+        where: the layers and heads; all that can be cut if not given.
     """
 
     name: str
@@ -33,20 +34,46 @@ class Cut:
 
 
 @dataclass(frozen=True)
+class Scores:
+    """What examples reached: the task's metrics, and the standard error of each over the examples."""
+
+    metrics: Mapping[str, float]
+    errors: Mapping[str, float]
+
+    @classmethod
+    def of(cls, subject: Subject, scores: Mapping[str, Tensor], rows: Bool[Tensor, " batch"] | None = None) -> "Scores":
+        """From the task's numbers per example, of some of the examples."""
+        chosen = scores if rows is None else {name: values[rows] for name, values in scores.items()}
+        return cls(subject.task.summarise(chosen), subject.task.standard_errors(chosen))
+
+
+@dataclass(frozen=True)
 class Outcome:
-    """What a cut did.
+    """What a cut did, on the examples that have something to cut.
 
     Args:
-        metrics: the task's metrics under the cut.
+        scores: under the cut.
+        untouched: the same examples without it.
         effect: largest change of the outputs at the query, in the outputs' unit.
         leak: largest change after the cut tokens when they are swapped under the cut; 0 proves the cut.
         before: the same before the cut tokens; 0 if the model is causal.
+        opened: largest change before the last token when that one is swapped under the cut, in a model that sees no
+            future without it; 0 unless the cut opens the future.
     """
 
-    metrics: dict[str, float]
+    scores: Scores
+    untouched: Scores
     effect: float
     leak: float
     before: float
+    opened: float
+
+    @property
+    def unproven(self) -> str:
+        """Why the cut proves nothing; "" if it does what it says."""
+        if self.leak != 0:
+            return "not proven: the cut leaks"
+        return "not proven: the cut opens the future" if self.opened != 0 else ""
 
 
 @dataclass(frozen=True)
@@ -54,42 +81,54 @@ class Untouched:
     """The same examples without a cut, computed in the same way.
 
     Args:
-        metrics: the task's metrics.
+        scores: what they reach.
+        per_example: the task's numbers per example.
         at_query: outputs at the query.
-        looks: per layer, the attention weights at the query.
+        looks: where the query looks.
     """
 
-    metrics: dict[str, float]
+    scores: Scores
+    per_example: Mapping[str, Tensor]
     at_query: Float[Tensor, "batch out"]
-    looks: list[Float[Tensor, "batch head key"]]
+    looks: Looks
 
 
 def run_untouched(subject: Subject, batch: Batch) -> Untouched:
     """One observed forward pass over the examples."""
-    scores, outputs_at_query, looks = [], [], []
+    parts, outputs_at_query, looks = [], [], []
     for piece in batch.split(rows_at_once(subject, batch)):
         _, query = marked(piece)
-        rows = torch.arange(len(piece), device=query.device)
         with observe() as seen:
             outputs = subject.forward(piece)
-        scores.append(subject.task.score(outputs, piece))
-        outputs_at_query.append(outputs[rows, query])
-        looks.append([pattern[rows, :, query] for pattern in seen.patterns])
-    metrics = subject.task.summarise({name: torch.cat([part[name] for part in scores]) for name in scores[0]})
-    return Untouched(metrics, torch.cat(outputs_at_query), [torch.cat(layer) for layer in zip(*looks, strict=True)])
+        parts.append(subject.task.score(outputs, piece))
+        outputs_at_query.append(outputs[torch.arange(len(piece), device=query.device), query])
+        looks.append(look_at_query(seen, piece))
+    per_example = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return Untouched(Scores.of(subject, per_example), per_example, torch.cat(outputs_at_query), joined(looks))
 
 
 def run_cuts(
-    subject: Subject, batch: Batch, untouched: Untouched, cuts: Sequence[Cut], shape: Sequence[int], proofs: int
+    subject: Subject,
+    batch: Batch,
+    untouched: Untouched,
+    cuts: Sequence[Cut],
+    layers: Sequence[Layer],
+    proofs: int,
+    generator: torch.Generator,
 ) -> dict[str, Outcome]:
     """All cuts on all examples, as many at once as fit into a forward pass; each proven on `proofs` examples.
 
-    Costs one forward pass over the examples for each cut, and three over the proofs.
+    Costs one forward pass over the examples for each cut, and five over the proofs.
+
+    Args:
+        layers: every attention call of the model; those with a misfit stay whole.
+        generator: of the tokens that are swapped in to prove a cut, and of nothing else.
     """
     examples, length = batch.tokens.shape[:2]
     _, query = marked(batch)
     device = batch.tokens.device
-    everywhere = torch.tensor([[head < heads for head in range(max(shape))] for heads in shape])
+    most = max(layer.heads for layer in layers)
+    everywhere = torch.tensor([[head < layer.heads and not layer.misfit for head in range(most)] for layer in layers])
     keys = torch.stack([each.keys for each in cuts])
     where = torch.stack([everywhere if each.where is None else each.where for each in cuts])
     query_only = torch.tensor([each.query_only for each in cuts], device=device)
@@ -102,7 +141,7 @@ def run_cuts(
 
     which_cut = torch.arange(len(cuts), device=device).repeat_interleave(examples)
     which_row = torch.arange(examples, device=device).repeat(len(cuts))
-    size = rows_at_once(subject, batch, max(shape))
+    size = rows_at_once(subject, batch, most)
     parts: list[dict[str, Tensor]] = []
     change: list[Tensor] = []
     for which, rows in zip(which_cut.split(size), which_row.split(size), strict=True):
@@ -118,23 +157,24 @@ def run_cuts(
     proven = [(index, row) for index in range(len(cuts)) for row in _provable(keys[index], proofs)]
     which = torch.tensor([index for index, _ in proven], device=device)
     rows = torch.tensor([row for _, row in proven], device=device)
-    leaks, befores = [], []
+    found: dict[str, list[Tensor]] = {"leak": [], "before": [], "opened": []}
     for part in torch.arange(len(proven)).split(size):
         which_now, tokens = which[part], batch.tokens[rows[part]]
-        swapped = _swapped(subject, tokens, keys[which_now, rows[part]])
+        swapped = _swapped(subject, tokens, keys[which_now, rows[part]], generator)
         check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()])
-        leaks.append(check.leak)
-        befores.append(check.before)
-    leak, before = torch.cat(leaks), torch.cat(befores)
-    return {
-        each.name: Outcome(
-            metrics=subject.task.summarise({name: values[index] for name, values in scores.items()}),
+        for name, values in found.items():
+            values.append(getattr(check, name))
+    proof = {name: torch.cat(values) for name, values in found.items()}
+    outcomes = {}
+    for index, each in enumerate(cuts):
+        has = each.keys.any(1)
+        outcomes[each.name] = Outcome(
+            scores=Scores.of(subject, {name: values[index] for name, values in scores.items()}, has),
+            untouched=Scores.of(subject, untouched.per_example, has),
             effect=changes[index].max().item(),
-            leak=leak[which == index].max().item(),
-            before=before[which == index].max().item(),
+            **{name: values[which == index].max().item() for name, values in proof.items()},
         )
-        for index, each in enumerate(cuts)
-    }
+    return outcomes
 
 
 def rows_at_once(subject: Subject, batch: Batch, heads: int = 16) -> int:
@@ -149,11 +189,11 @@ def _provable(keys: Bool[Tensor, "batch time"], proofs: int) -> list[int]:
     return rows
 
 
-def _swapped(subject: Subject, tokens: Tensor, keys: Bool[Tensor, "batch time"]) -> Tensor:
+def _swapped(subject: Subject, tokens: Tensor, keys: Bool[Tensor, "batch time"], generator: torch.Generator) -> Tensor:
     """Other tokens at the keys, drawn at random: a proof holds for any."""
     kinds = subject.task.interface.input_size
     if tokens.is_floating_point():
-        noise = torch.randn(tokens.shape, generator=subject.generator).to(tokens)
+        noise = torch.randn(tokens.shape, generator=generator).to(tokens)
         return torch.where(keys[..., None], tokens + noise, tokens)
-    shift = torch.randint(1, kinds, tokens.shape, generator=subject.generator).to(tokens.device)
+    shift = torch.randint(1, kinds, tokens.shape, generator=generator).to(tokens.device)
     return torch.where(keys, (tokens + shift) % kinds, tokens)

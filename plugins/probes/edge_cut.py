@@ -1,33 +1,31 @@
 """Does the model rely on what it looks at? Cut attention edges and see what is left of the answer."""
 
 import math
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from harness_plugins.probes.conditions import (
     cue_mask,
+    examples_used,
     first_group,
     marked,
     reference,
     roles_before,
-    skill,
     uniform_share,
 )
-from harness_plugins.probes.cuts import Cut, Outcome, Untouched, run_cuts, run_untouched
-from jaxtyping import Bool
+from harness_plugins.probes.cuts import Cut, Outcome, Scores, Untouched, run_cuts, run_untouched
+from harness_plugins.probes.looks import left_out, readable
+from harness_plugins.probes.reliance import Share, disagreements, first_position, reliance
+from jaxtyping import Bool, Float
 from pydantic import PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject, Task
-from harness.attention import attention_shape, select
+from harness.attention import Layer, select
+from harness.contracts import seeded, standard_error
 from harness.errors import RequestError
-
-LOOKS = 0.3
-"""A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
-
-MATTERS = 0.25
-"""A cut matters if it takes this share of the way from a perfect score to chance."""
 
 
 class EdgeCut:
@@ -36,11 +34,21 @@ class EdgeCut:
     Edges are removed before the softmax, so that nothing of the token can reach a later position: swapping the token
     then changes later outputs by exactly 0. Every cut is put to that test and reports its `leak`; what leaks (a cut in
     one layer or head, or at the query alone; or a model with another way round, such as a recurrence) proves nothing
-    about reliance in full.
+    about reliance in full. Nor does a cut that opens the future: it leaves a query nothing but keys which the model's
+    own mask did not hide for good, so that a later token changes an earlier output.
 
-    Controls: `sham` cuts a random other position, but not the first one, in the same way. `before` is the change of
-    outputs before the token (0 if the model is causal); `effect`, the largest change that the cut makes to the outputs
-    at the query.
+    Every cut is scored on the examples that have something to cut. Examples without a cue, or with the cue after the
+    query, and conditions without any other, are left out; so are examples whose cue is the query itself, where there
+    are others.
+
+    Controls: `sham` cuts a random other position, but not the first one, in the same way; it is the same for all
+    models. `before` is the change of outputs before the token (0 if the model is causal); `effect`, the largest change
+    that the cut makes to the outputs at the query. The first position is cut by itself where it is not the cue, since
+    many trained models rest attention there and lose by the cut whatever it holds. Where the cue always stands first,
+    its cut cannot but remove that rest, too: the first position is then cut in sequences whose first token has changed
+    places with the sham's.
+
+    Heads are named as in `attention_to_subject`; layers that do not attend from token to token stay whole.
 
     Measures:
         untouched, cue_cut, sham_cut: score per condition: as it is, with the cue cut, with a random other position cut.
@@ -51,14 +59,20 @@ class EdgeCut:
         by_head: the cue cut in one layer, in one head, or for the query alone, beside the attention to it; and the sham
             for the query alone.
         score_after_cut: the score without the cue at that condition; the verdict says whether the model relies on it.
+            There is no such verdict where it does not answer well enough (half of the way from chance to perfect),
+            where the cut is not proven, or where two standard errors of a score would change it (`near the
+            threshold`).
         leak: of that cut; the verdict is `proven` or `not proven`.
         score_after_sham: the score under the sham cut.
+        first_position_cut: the score with the first position cut in examples where it is not the cue.
         disagreements: heads that look without effect, or have an effect without looking; the verdict names them.
+        layers_left_out: how many layers do not attend from token to token, if there are any; the verdict names them.
+        examples_used: examples per condition, where fewer than wanted have a cue before the query.
 
     Args:
         examples: sequences per condition.
         proofs: sequences on which each cut is proven.
-        layer: cut this layer alone, counted from 1, in `by_head`; all one by one if not said.
+        layer: cut this layer alone, counted from 1 or by its name in `by_head`; all one by one if not said.
         head: cut this head alone, counted from 1, in `by_head`; all one by one if not said.
     """
 
@@ -69,7 +83,7 @@ class EdgeCut:
         *,
         examples: PositiveInt = 256,
         proofs: PositiveInt = 4,
-        layer: PositiveInt | None = None,
+        layer: PositiveInt | str | None = None,
         head: PositiveInt | None = None,
     ) -> None:
         self.examples = examples
@@ -78,110 +92,155 @@ class EdgeCut:
         self.head = head
 
     def __call__(self, subject: Subject) -> Iterator[Scalar | Curve | Matrix]:
-        conditions = first_group(subject.task)
-        farthest = reference(conditions)
-        shape = attention_shape(subject.model, subject.batch(farthest).tokens[:1])
-        if not shape:
-            raise Skip("the model shows its attention patterns, but computes them by itself, so that none can be cut")
-        chosen = self._chosen(shape)
-        untouched: dict[Condition, Untouched] = {}
-        outcomes: dict[Condition, dict[str, Outcome]] = {}
-        for condition in conditions:
-            batch = self._batch(subject, condition)
-            untouched[condition] = run_untouched(subject, batch)
-            cuts = _cue_and_sham(batch, subject.generator)
-            if cuts and condition == farthest:
-                cuts += _in_detail(batch, subject.task.roles, cuts, chosen)
-            if cuts:
-                outcomes[condition] = run_cuts(subject, batch, untouched[condition], cuts, shape, self.proofs)
-        if farthest not in outcomes:
-            raise Skip(f"at {farthest}, the farthest trained condition, the cue is the query itself: nothing to cut")
         task = subject.task
-        yield from by_distance(task, conditions, untouched, outcomes)
-        batch, whole, found = self._batch(subject, farthest), untouched[farthest], outcomes[farthest]
+        used = {condition: self._batch(subject, condition) for condition in first_group(task)}
+        batches = {condition: batch for condition, batch in used.items() if batch is not None}
+        untouched = {condition: run_untouched(subject, batch) for condition, batch in batches.items()}
+        if not any(whole.looks.layers for whole in untouched.values()):
+            raise Skip("the model shows its attention patterns, but computes them by itself, so that none can be cut")
+        layers = readable([whole.looks.layers for whole in untouched.values()])
+        chosen = self._chosen(layers)
+        basic = {c: cue_and_sham(batch, seeded("sham", subject.seed, c)) for c, batch in batches.items()}
+        cuttable = [condition for condition, cuts in basic.items() if cuts]
+        if not cuttable:
+            raise Skip("the cue is the query itself in all examples: nothing to cut")
+        farthest = reference(cuttable)
+        outcomes: dict[Condition, dict[str, Outcome]] = {}
+        for condition in cuttable:
+            cuts, generator = basic[condition], seeded("proof", subject.seed, condition)
+            if condition == farthest:
+                cuts = [*cuts, *_in_detail(batches[farthest], task.roles, cuts, chosen)]
+            outcomes[condition] = run_cuts(
+                subject, batches[condition], untouched[condition], cuts, layers, self.proofs, generator
+            )
+        yield from by_distance(task, untouched, outcomes)
+        batch, whole, found = batches[farthest], untouched[farthest], outcomes[farthest]
         masks = {"cue": cue_mask(batch), **roles_before(batch, task.roles)}
-        yield table(
-            "by_role",
-            task,
-            whole,
-            {name: found[name] for name in (*masks, "sham") if name in found},
-            looks(whole, masks),
-            "cut",
-        )
-        names = {name: found[name] for name in found if name.startswith(("layer", "query"))}
-        shares = head_shares(whole, masks["cue"], names)
-        yield table("by_head", task, whole, names, shares, "cue cut in")
-        yield from verdicts(task, whole, found, shares, uniform_share(batch))
+        names = [name for name in (*masks, "first position", "sham") if name in found]
+        yield table("by_role", task, whole, {name: found[name] for name in names}, looks(whole, layers, masks), "cut")
+        shares = head_shares(whole, layers, masks["cue"])
+        names = [name for name in (*chosen, "query alone", "query alone, sham") if name in found]
+        yield table("by_head", task, whole, {name: found[name] for name in names}, shares, "cue cut in")
+        yield from reliance(subject, whole, found)
+        if "first position" in found:
+            yield first_position(subject, whole, found["first position"], moved=False)
+        else:
+            first = self._first_of_others(subject, batch, layers, basic[farthest])
+            yield first_position(subject, whole, first, moved=True)
+        heads = {name: shares[name] for layer in layers for name in layer.head_names if name in chosen}
+        yield disagreements(subject, whole, found, heads, uniform_share(batch))
+        yield from left_out(layers)
+        yield from examples_used(subject, used, self.examples)
 
-    def _batch(self, subject: Subject, condition: Condition) -> Batch:
-        return subject.batch(condition)[: self.examples]
+    def _batch(self, subject: Subject, condition: Condition) -> Batch | None:
+        """Examples whose cue stands before the query, if there are any; else those where it is the query."""
+        batch = subject.marked(condition, self.examples)
+        if batch is None:
+            return None
+        cue, query = marked(batch)
+        before = cue < query
+        return batch[before] if before.any() and not before.all() else batch
 
-    def _chosen(self, shape: Sequence[int]) -> dict[str, Bool[Tensor, "layer head"]]:
+    def _chosen(self, layers: Sequence[Layer]) -> dict[str, Bool[Tensor, "layer head"]]:
         """Layers and heads to cut one by one, by name."""
-        for what, given, known in (("layer", self.layer, len(shape)), ("head", self.head, max(shape))):
-            if given is not None and given > known:
-                raise RequestError(f"edge_cut:{what}={given}: the model has {known} {what}s, counted from 1 to {known}")
-        layers = [index for index in range(len(shape)) if self.layer in (None, index + 1)]
-        whole = {f"layer {layer + 1}": select(shape, layer)[0] for layer in layers}
-        single = {
-            f"layer {layer + 1} head {head + 1}": select(shape, layer, head)[0]
-            for layer in layers
-            for head in range(shape[layer])
-            if self.head in (None, head + 1)
-        }
-        return {**(whole if self.head is None else {}), **single}
+        shape = [layer.heads for layer in layers]
+        wanted = {str(self.layer), f"layer {self.layer}"}
+        indices = [
+            index
+            for index, layer in enumerate(layers)
+            if self.layer is None or wanted & {layer.name, layer.name.partition(" call ")[0]}
+        ]
+        if not indices:
+            names = ", ".join(layer.name for layer in layers)
+            raise RequestError(f"edge_cut:layer={self.layer}: the model has {len(shape)} layers: {names}")
+        if self.head is not None and self.head > max(shape):
+            raise RequestError(
+                f"edge_cut:head={self.head}: the model has {max(shape)} heads, counted from 1 to {max(shape)}"
+            )
+        cuttable = [index for index in indices if not layers[index].misfit]
+        if not cuttable:
+            raise Skip(layers[indices[0]].misfit)
+        chosen = {}
+        if self.head is None:
+            chosen = {layers[index].name: select(shape, index)[0] for index in cuttable}
+        for index in cuttable:
+            for head, name in enumerate(layers[index].head_names):
+                if self.head in (None, head + 1):
+                    chosen[name] = select(shape, index, head)[0]
+        return chosen
+
+    def _first_of_others(
+        self, subject: Subject, batch: Batch, layers: Sequence[Layer], basic: Sequence[Cut]
+    ) -> Outcome | None:
+        """The first position cut in sequences whose cue stood there and now stands at the sham's place; None where
+        there is no such place."""
+        sham = next((each.keys for each in basic if each.name == "sham"), None)
+        if sham is None or not sham.any():
+            return None
+        batch, sham = batch[sham.any(1)], sham[sham.any(1)]
+        rows, place = torch.arange(len(batch), device=sham.device), sham.int().argmax(1)
+        tokens = batch.tokens.clone()
+        tokens[:, 0], tokens[rows, place] = batch.tokens[rows, place], batch.tokens[:, 0]
+        moved = replace(batch, tokens=tokens, cue=place)
+        first = torch.zeros_like(sham)
+        first[:, 0] = True
+        whole, generator = run_untouched(subject, moved), seeded("proof", subject.seed, "first position")
+        return run_cuts(subject, moved, whole, [Cut("first", first)], layers, self.proofs, generator)["first"]
 
 
 def _in_detail(
     batch: Batch, roles: Sequence[str], basic: Sequence[Cut], chosen: dict[str, Bool[Tensor, "layer head"]]
 ) -> list[Cut]:
-    """Each role; the cue in each layer and head; the cue, and the sham, for the query alone."""
+    """Each role; the first position; the cue in each layer and head; the cue, and the sham, for the query alone."""
     cue = cue_mask(batch)
+    first = torch.zeros_like(cue)
+    first[:, 0] = True
+    first &= ~cue[:, :1]
     return [
         *(Cut(name, mask) for name, mask in roles_before(batch, roles).items()),
+        *([Cut("first position", first)] if first.any() else []),
         *(Cut(name, cue, where=where) for name, where in chosen.items()),
         Cut("query alone", cue, query_only=True),
         *(Cut("query alone, sham", each.keys, query_only=True) for each in basic if each.name == "sham"),
     ]
 
 
-def _cue_is_query(batch: Batch) -> bool:
-    cue, query = marked(batch)
-    return bool((cue == query).any())
-
-
-def _cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
-    """The cue, and a random other position before the query; nothing where the cue is the query itself.
+def cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
+    """The cue, and a random other position before the query where there is one; nothing where the cue is the query.
 
     Never the first position: most trained models park attention there, and to cut that hurts whatever it holds.
     """
-    if _cue_is_query(batch):
-        return []
     cue, query = marked(batch)
+    if bool((cue == query).any()):
+        return []
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)
     others = (positions > 0) & (positions < query[:, None]) & (positions != cue[:, None])
-    cuts = [Cut("cue", cue_mask(batch))]
-    if others.any(1).all():
-        drawn = others.double().cpu().multinomial(1, generator=generator).to(cue.device)
-        cuts.append(Cut("sham", positions == drawn))
+    cuts, has = [Cut("cue", cue_mask(batch))], others.any(1)
+    if has.any():
+        drawn = others.where(has[:, None], True).double().cpu().multinomial(1, generator=generator).to(cue.device)
+        cuts.append(Cut("sham", (positions == drawn) & has[:, None]))
     return cuts
 
 
-def looks(whole: Untouched, masks: dict[str, Bool[Tensor, "batch time"]]) -> dict[str, float]:
+def looks(whole: Untouched, layers: Sequence[Layer], masks: dict[str, Bool[Tensor, "batch time"]]) -> dict[str, Share]:
     """The query's attention to each set of tokens, averaged over layers and heads."""
-    layers = [layer.mean(1) for layer in whole.looks]
-    mean = torch.stack(layers).mean(0)
-    return {name: (mean * mask).sum(1).mean().item() for name, mask in masks.items()}
+    mean = torch.stack([row.mean(1) for row in whole.looks.of(layers)]).mean(0)
+    return {name: share_of((mean * mask).sum(1)) for name, mask in masks.items()}
 
 
-def head_shares(whole: Untouched, cue: Bool[Tensor, "batch time"], names: Container[str]) -> dict[str, float]:
+def head_shares(whole: Untouched, layers: Sequence[Layer], cue: Bool[Tensor, "batch time"]) -> dict[str, Share]:
     """The attention to the cue of every head and, averaged over heads, of every layer."""
     shares = {}
-    for index, layer in enumerate(whole.looks, 1):
-        each = (layer * cue[:, None]).sum(2).mean(0)
-        shares[f"layer {index}"] = each.mean().item()
-        shares |= {f"layer {index} head {head}": share for head, share in enumerate(each.tolist(), 1)}
-    return {name: share for name, share in shares.items() if name in names}
+    for layer, row in zip([layer for layer in layers if not layer.misfit], whole.looks.of(layers), strict=True):
+        each = (row * cue[:, None]).sum(2)
+        shares[layer.name] = share_of(each.mean(1))
+        shares |= {name: share_of(each[:, head]) for head, name in enumerate(layer.head_names)}
+    return shares
+
+
+def share_of(values: Float[Tensor, " batch"]) -> Share:
+    """A mean over examples."""
+    return Share(values.mean().item(), standard_error(values))
 
 
 def second_metric(task: Task) -> str | None:
@@ -190,14 +249,15 @@ def second_metric(task: Task) -> str | None:
 
 
 def table(
-    name: str, task: Task, whole: Untouched, outcomes: dict[str, Outcome], shares: dict[str, float], row_label: str
+    name: str, task: Task, whole: Untouched, outcomes: dict[str, Outcome], shares: dict[str, Share], row_label: str
 ) -> Matrix:
     """Attention and causal effect side by side."""
     metrics = [metric for metric in (task.headline, second_metric(task)) if metric]
-    rows = [[math.nan, *(whole.metrics[m] for m in metrics), math.nan, math.nan, 0.0]]
+    rows = [[math.nan, *(whole.scores.metrics[m] for m in metrics), math.nan, math.nan, 0.0]]
     for key, outcome in outcomes.items():
-        numbers = [outcome.metrics[m] for m in metrics]
-        rows.append([shares.get(key, math.nan), *numbers, outcome.leak, outcome.before, outcome.effect])
+        share = shares[key].value if key in shares else math.nan
+        numbers = [outcome.scores.metrics[m] for m in metrics]
+        rows.append([share, *numbers, outcome.leak, outcome.before, outcome.effect])
     return Matrix(
         name=name,
         unit="",
@@ -211,77 +271,33 @@ def table(
 
 
 def by_distance(
-    task: Task,
-    conditions: Sequence[Condition],
-    untouched: dict[Condition, Untouched],
-    outcomes: dict[Condition, dict[str, Outcome]],
+    task: Task, untouched: dict[Condition, Untouched], outcomes: dict[Condition, dict[str, Outcome]]
 ) -> Iterator[Curve]:
     """Score as it is and under the two full cuts, and the leak of the cue's cut, per condition."""
-    score = task.headline
+    conditions = list(untouched)
+    none = Scores({task.headline: math.nan}, {task.headline: math.nan})
 
-    def under(cut: str) -> list[float]:
+    def under(cut: str) -> list[Scores]:
         found = [outcomes.get(condition, {}).get(cut) for condition in conditions]
-        return [outcome.metrics[score] if outcome else math.nan for outcome in found]
+        return [outcome.scores if outcome else none for outcome in found]
 
-    leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
-    unit = task.metrics[score].unit
-    for name, values, of, headline in (
-        ("untouched", [untouched[condition].metrics[score] for condition in conditions], unit, True),
-        ("cue_cut", under("cue"), unit, True),
-        ("sham_cut", under("sham"), unit, True),
-        ("leak_by_distance", leaks, "outputs", False),
-    ):
-        yield Curve(
+    def curve(name: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
+        return Curve(
             name=name,
-            unit=of,
+            unit=unit,
             x=[condition.x for condition in conditions],
-            y=values,
+            y=y,
             x_label=task.axis,
             y_label=name.replace("_", " "),
             inside=[condition.inside for condition in conditions],
-            headline=headline,
+            standard_errors=errors,
+            headline=errors is not None,
         )
 
-
-def verdicts(
-    task: Task, whole: Untouched, outcomes: dict[str, Outcome], shares: dict[str, float], uniform: float
-) -> Iterator[Scalar]:
-    """What the cuts say in words."""
-    metric = task.metrics[task.headline]
-
-    def reached(metrics: dict[str, float]) -> float:
-        return skill(metric, metrics[task.headline])
-
-    before, cue = reached(whole.metrics), outcomes["cue"]
-    sham = outcomes.get("sham")
-    lost = before - reached(cue.metrics)
-    verdict: str | None = None
-    if math.isnan(before):
-        pass  # a metric without a scale from chance to perfect has numbers and no verdict
-    elif before < 0.5:
-        verdict = "has not learned"
-    elif cue.leak != 0:
-        verdict = "not proven: the cut leaks"
-    elif lost < MATTERS:
-        verdict = "does not rely on it"
-    elif sham and before - reached(sham.metrics) > lost / 2:
-        verdict = "any cut hurts as much"
-    else:
-        left = reached(cue.metrics)
-        verdict = "relies on it" + (", below chance without" if left < -0.2 else ", at chance without" * (left < 0.2))
-    value = cue.metrics[task.headline]
-    yield Scalar(name="score_after_cut", unit=metric.unit, value=value, verdict=verdict, headline=True)
-    proven = "proven" if cue.leak == 0 else "not proven"
-    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, headline=True)
-    if sham:
-        yield Scalar(name="score_after_sham", unit=metric.unit, value=sham.metrics[task.headline], headline=True)
-    named = []
-    for name, share in shares.items():
-        if "head" not in name or not before >= 0.5:
-            continue
-        effect = before - reached(outcomes[name].metrics)
-        if share >= max(LOOKS, 2 * uniform) and effect < MATTERS:
-            named.append(f"{name} looks there, the answer does not depend on it alone")
-        elif share < LOOKS and effect >= MATTERS:
-            named.append(f"{name} hardly looks there, yet the answer depends on it")
-    yield Scalar(name="disagreements", unit="heads", value=len(named), verdict="; ".join(named) or None)
+    whole = [each.scores for each in untouched.values()]
+    for name, scores in (("untouched", whole), ("cue_cut", under("cue")), ("sham_cut", under("sham"))):
+        values = [each.metrics[task.headline] for each in scores]
+        errors = [each.errors[task.headline] for each in scores]
+        yield curve(name, task.metrics[task.headline].unit, values, errors)
+    leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
+    yield curve("leak_by_distance", "outputs", leaks)

@@ -1,0 +1,91 @@
+"""Attention at the query, in the layers whose patterns can be read token by token."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from harness_plugins.probes.conditions import marked
+from jaxtyping import Float
+from torch import Tensor
+
+from harness import Batch, Scalar, Skip
+from harness.attention import Layer, Seen
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Where the query of each example looks.
+
+    Args:
+        layers: every attention call of the model.
+        rows: for each of them the weights at the query (`batch head key`); None where the call has a misfit.
+    """
+
+    layers: Sequence[Layer]
+    rows: Sequence[Float[Tensor, "batch _ key"] | None]
+
+    def of(self, layers: Sequence[Layer]) -> list[Float[Tensor, "batch _ key"]]:
+        """The weights in those of the layers that can be read."""
+        return [row for layer, row in zip(layers, self.rows, strict=True) if not layer.misfit and row is not None]
+
+
+def look_at_query(seen: Seen, batch: Batch) -> Looks:
+    """The rows of one forward pass over a batch that marks its queries."""
+    _, query = marked(batch)
+    examples = torch.arange(len(batch), device=query.device)
+    layers = seen.layers(batch.tokens)
+    rows = [
+        None if layer.misfit else pattern[examples, :, query]
+        for layer, pattern in zip(layers, seen.patterns, strict=True)
+    ]
+    return Looks(layers, rows)
+
+
+def joined(parts: Sequence[Looks]) -> Looks:
+    """The looks of several batches as those of one."""
+    layers = agreed([part.layers for part in parts])
+    rows = [
+        None if layer.misfit else torch.cat([row for row in each if row is not None])
+        for layer, each in zip(layers, zip(*(part.rows for part in parts), strict=True), strict=True)
+    ]
+    return Looks(layers, rows)
+
+
+def agreed(passes: Sequence[Sequence[Layer]]) -> list[Layer]:
+    """The layers of several forward passes, each with the first misfit that it has in any of them.
+
+    Raises:
+        Skip: the passes make different calls.
+    """
+    names = [[layer.name for layer in layers] for layers in passes]
+    if other := next((each for each in names if each != names[0]), None):
+        raise Skip(
+            f"the model attends in other layers in other passes: {len(names[0])} calls, last {names[0][-1:]}, and "
+            f"{len(other)}, last {other[-1:]}"
+        )
+    return [
+        replace(same[0], misfit=next((layer.misfit for layer in same if layer.misfit), ""))
+        for same in zip(*passes, strict=True)
+    ]
+
+
+def readable(passes: Sequence[Sequence[Layer]]) -> list[Layer]:
+    """The layers of several forward passes, if any can be read token by token in all of them.
+
+    Raises:
+        Skip: there is none; the reason names the first one and its shape.
+    """
+    layers = agreed(passes)
+    if not layers:
+        raise Skip("the model shows no attention")
+    if all(layer.misfit for layer in layers):
+        raise Skip(f"no layer attends from token to token, so that none can be read: {layers[0].misfit}")
+    return layers
+
+
+def left_out(layers: Sequence[Layer]) -> Iterator[Scalar]:
+    """The layers that cannot be read, if there are any beside those that can."""
+    reasons = [layer.misfit for layer in layers if layer.misfit]
+    if reasons:
+        value, verdict = float(len(reasons)), "; ".join(reasons)
+        yield Scalar(name="layers_left_out", unit="layers", value=value, verdict=verdict, headline=True)

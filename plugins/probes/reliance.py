@@ -1,0 +1,145 @@
+"""What attention cuts say in words, with the chance that is in their scores."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness_plugins.probes.conditions import learned, skill, skill_error
+from harness_plugins.probes.cuts import Outcome, Scores, Untouched
+
+from harness import Scalar, Subject
+from harness.statistics import NEAR, settled
+
+LOOKS = 0.3
+"""A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
+
+MATTERS = 0.25
+"""A cut matters if it takes this share of the way from a perfect score to chance."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of attention, with its standard error over the examples."""
+
+    value: float
+    error: float
+
+
+def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]) -> Iterator[Scalar]:
+    """Whether the answer relies on the cue, whether that is proven, and what the sham leaves."""
+    score, cue, sham = subject.task.headline, outcomes["cue"], outcomes.get("sham")
+    unit = subject.task.metrics[score].unit
+    verdict = _judged(subject, whole.scores, lambda: cue.unproven or _relies(subject, cue, sham))
+    value, error = cue.scores.metrics[score], cue.scores.errors[score]
+    yield Scalar(name="score_after_cut", unit=unit, value=value, verdict=verdict, standard_error=error, headline=True)
+    proven = "not proven" if cue.unproven else "proven"
+    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, headline=True)
+    if sham:
+        value, error = sham.scores.metrics[score], sham.scores.errors[score]
+        yield Scalar(name="score_after_sham", unit=unit, value=value, standard_error=error, headline=True)
+
+
+def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, moved: bool) -> Scalar:
+    """Whether it hurts to cut the first position where that is not the cue.
+
+    Args:
+        outcome: of that cut; None where the cue always stands there and has no other place.
+        moved: the cue always stands there, and the examples are ones in which it has changed places.
+    """
+    score = subject.task.headline
+
+    def verdict() -> str | None:
+        if outcome is None:
+            return "not to be told from the cue, which has no other place"
+        words = _judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
+        if moved and words in ("has not learned", "not enough to say"):
+            return "not to be told from the cue: the model does not answer where the cue stands elsewhere"
+        return words
+
+    return Scalar(
+        name="first_position_cut",
+        unit=subject.task.metrics[score].unit,
+        value=outcome.scores.metrics[score] if outcome else math.nan,
+        verdict=_judged(subject, whole.scores, verdict),
+        standard_error=outcome.scores.errors[score] if outcome else None,
+        headline=moved,
+    )
+
+
+def disagreements(
+    subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome], shares: Mapping[str, Share], uniform: float
+) -> Scalar:
+    """Heads that look at the cue without an effect, or have an effect without looking. None in a model that has not
+    learned, and none that two standard errors of its numbers would take off the list.
+
+    Args:
+        shares: the attention to the cue of each head.
+        uniform: that of a head that looks everywhere alike.
+    """
+
+    def judge(values: Sequence[float]) -> str:
+        looks, before, after = values
+        if looks >= max(LOOKS, 2 * uniform) and before - after < MATTERS:
+            return "looks there, the answer does not depend on it alone"
+        if looks < LOOKS and before - after >= MATTERS:
+            return "hardly looks there, yet the answer depends on it"
+        return ""
+
+    named = []
+    for name, share in shares.items() if _judged(subject, whole.scores, lambda: "") == "" else ():
+        values, errors = _skills(subject, outcomes[name].untouched, outcomes[name].scores)
+        verdict = settled(judge, [share.value, *values], [share.error, *errors])
+        if verdict not in ("", NEAR):
+            named.append(f"{name} {verdict}")
+    return Scalar(name="disagreements", unit="heads", value=len(named), verdict="; ".join(named) or None)
+
+
+def _judged(subject: Subject, untouched: Scores, judge: Callable[[], str | None]) -> str | None:
+    """The verdict on a model that answers well; why there is none on others; None for a metric without a scale from
+    chance to perfect, which has numbers and no verdict."""
+    score = subject.task.headline
+    metric, value = subject.task.metrics[score], untouched.metrics[score]
+    if math.isnan(skill(metric, value)):
+        return None
+    return learned(subject, metric, value, untouched.errors[score]) or judge()
+
+
+def _skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]]:
+    """The headline scores as shares of the way from chance to perfect, and their standard errors."""
+    score = subject.task.headline
+    metric = subject.task.metrics[score]
+    values = [skill(metric, each.metrics[score]) for each in scores]
+    return values, [skill_error(metric, each.errors[score]) for each in scores]
+
+
+def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
+    """On a proven cut."""
+    values, errors = _skills(subject, cue.untouched, cue.scores)
+    if sham:
+        # both losses are counted from one score, for the sham may have had fewer examples to cut
+        (whole, after), (_, error) = _skills(subject, sham.untouched, sham.scores)
+        values, errors = [*values, values[0] - (whole - after)], [*errors, error]
+    if any(map(math.isnan, values)):
+        return "not proven: a score under the cut is no number"
+
+    def judge(values: Sequence[float]) -> str:
+        before, after, *sham = values
+        if before - after < MATTERS:
+            return "does not rely on it"
+        if sham and before - sham[0] > (before - after) / 2:
+            return "any cut hurts as much"
+        return "relies on it"
+
+    def left(values: Sequence[float]) -> str:
+        return ", below chance without" if values[0] < -0.2 else ", at chance without" if values[0] < 0.2 else ""
+
+    verdict = settled(judge, values, errors)
+    without = settled(left, values[1:2], errors[1:2]) if verdict == "relies on it" else ""
+    return verdict + (without if without != NEAR else "")
+
+
+def _hurts(subject: Subject, outcome: Outcome) -> str:
+    values, errors = _skills(subject, outcome.untouched, outcome.scores)
+    return settled(
+        lambda each: "harmless" if each[0] - each[1] < MATTERS else "hurts, though it is not the cue", values, errors
+    )
