@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from harness_plugins.probes.conditions import skill
-from harness_plugins.probes.scores import Scores, scores, skill_error
+from harness_plugins.probes.conditions import skill, skill_error
+from harness_plugins.probes.scores import Series, scores
 
 from harness import Curve, Metric, Scalar, Subject
 from harness.statistics import NEAR, diagnose
@@ -56,7 +56,7 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
             yield Scalar(name=label, unit=task.axis, value=found.limit, verdict=found.reason, headline=index == 0)
 
 
-def _worst(subject: Subject, groups: Sequence[Scores], metric: Metric) -> Iterator[Scalar]:
+def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterator[Scalar]:
     name = subject.task.headline
     places = [
         (value, error, condition.inside)
@@ -73,13 +73,13 @@ def _worst(subject: Subject, groups: Sequence[Scores], metric: Metric) -> Iterat
             yield Scalar(name=label, unit=metric.unit, value=value, standard_error=error, verdict=words, headline=True)
 
 
-def _diagnosis(subject: Subject, groups: Sequence[Scores], metric: Metric) -> str | None:
+def _diagnosis(subject: Subject, groups: Sequence[Series], metric: Metric) -> str | None:
     """What the scores of the first group say, unless another group within the trained range says less."""
     if math.isnan(skill(metric, 0.0)):
         return None
     name = subject.task.headline
 
-    def said(scores: Scores, everywhere: bool) -> str:
+    def said(scores: Series, everywhere: bool) -> str:
         places = [i for i, condition in enumerate(scores.conditions) if everywhere or condition.inside]
         values, errors = scores.of(name), scores.errors_of(name)
         return diagnose(

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Metric, Subject, Task
-from harness.statistics import GOOD, settled
+from harness.statistics import ENOUGH, GOOD, NOT_ENOUGH, settled
 
 
 def first_group(task: Task) -> list[Condition]:
@@ -40,17 +40,18 @@ def learned(subject: Subject, metric: Metric, value: float, error: float) -> str
     or if the metric has no scale from chance to perfect to tell.
 
     `has not learned` below half of that way; `near the threshold` within two standard errors of it; `not enough to say`
-    where it has not learned in less than half of the training that is recommended.
+    where that is too wide, or where it has not learned in less than half of the training that is recommended.
     """
-    reached = skill(metric, value)
-    if math.isnan(reached):
+    if math.isnan(skill(metric, 0.0)):
         return None
+    if math.isnan(value):
+        return "not a number"
     words = settled(
-        lambda values: "" if values[0] >= GOOD else "has not learned", [reached], [skill_error(metric, error)]
+        lambda values: "" if values[0] >= GOOD else "has not learned",
+        [skill(metric, value)],
+        [skill_error(metric, error)],
     )
-    if words == "has not learned" and subject.budget < 0.5:
-        return "not enough to say"
-    return words or None
+    return NOT_ENOUGH if words and subject.budget < ENOUGH else words or None
 
 
 def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:

@@ -5,12 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from harness_plugins.probes.conditions import cue_mask, marked, reference, roles_before, skill
-from harness_plugins.probes.scores import skill_error, why_not
+from harness_plugins.probes.conditions import (
+    cue_mask,
+    examples_used,
+    learned,
+    marked,
+    reference,
+    roles_before,
+    skill,
+    skill_error,
+)
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from harness import Batch, Condition, Curve, Scalar, Subject, Task
+from harness import Batch, Condition, Curve, Scalar, Skip, Subject, Task
 from harness.statistics import GOOD, settled
 
 
@@ -37,11 +45,12 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
     metric = task.metrics[name]
     curves: dict[str, list[float]] = {"untouched": [], "follows_cue": [], "keeps_answer": []}
     errors: dict[str, list[float]] = {key: [] for key in curves}
-    used: list[tuple[Condition, int, int]] = []
+    batches = {condition: subject.marked(condition) for condition in swap_conditions(task)}
+    conditions = [condition for condition, batch in batches.items() if batch is not None]
+    if not conditions:
+        raise Skip("no example of the conditions in which cues are swapped marks a cue and a query")
     against_old: list[float] = []
-    for condition in swap_conditions(task):
-        if (batch := subject.marked(condition)) is None:
-            continue
+    for batch in filter(None, batches.values()):
         partner = task.partners(batch, subject.generator)
         swapped_cue = batch.with_tokens(exchange(batch, partner, cue_mask(batch)))
         swapped_others = batch.with_tokens(exchange(batch, partner, distractor_mask(batch, task.roles)))
@@ -54,33 +63,26 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             curves[key].append(task.summarise(scores)[name])
             errors[key].append(task.standard_errors(scores)[name])
         against_old.append(task.summarise(subject.score(swapped_cue))[name])
-        used.append((condition, len(batch), len(subject.batch(condition))))
-    conditions = [condition for condition, _, _ in used]
-
-    def curve(name: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
-        return Curve(
-            name=name,
-            unit=unit,
+    for key, values in curves.items():
+        yield Curve(
+            name=key,
+            unit=metric.unit,
             x=[condition.x for condition in conditions],
-            y=y,
+            y=values,
             x_label=task.axis,
-            y_label=name.replace("_", " "),
+            y_label=key.replace("_", " "),
             inside=[condition.inside for condition in conditions],
-            standard_errors=errors,
+            standard_errors=errors[key],
             headline=True,
         )
-
-    for key, values in curves.items():
-        yield curve(key, metric.unit, values, errors[key])
-    if any(n < of for _, n, of in used):
-        yield curve("examples_used", "examples", [float(n) for _, n, _ in used])
+    yield from examples_used(subject, batches, subject.examples)
     at = conditions.index(reference(conditions))
     effects = {"cue": against_old[at], "distractors": curves["keeps_answer"][at]}
     effects = {what: curves["untouched"][at] - after for what, after in effects.items()}
     words = None
     if not math.isnan(skill(metric, 0.0)):
         found, spread = ([each[key][at] for key in curves] for each in (curves, errors))
-        words = why_not(subject, metric, found[0], spread[0]) or settled(
+        words = learned(subject, metric, found[0], spread[0]) or settled(
             what_counts, [skill(metric, value) for value in found], [skill_error(metric, each) for each in spread]
         )
     yield Scalar(name="cue_effect", unit=metric.unit, value=effects["cue"], verdict=words, headline=True)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from harness_plugins.probes.conditions import first_group, reference, skill
-from harness_plugins.probes.scores import Scores, scores, skill_error, why_not
+from harness_plugins.probes.conditions import first_group, learned, reference, skill, skill_error
+from harness_plugins.probes.scores import Series, scores
 from pydantic import Field
 
 from harness import Condition, Curve, Metric, Scalar, Subject
@@ -81,7 +81,7 @@ class PositionExtrapolation:
                 headline=True,
             )
 
-    def _longest_good(self, found: Scores, metric: Metric, name: str, axis: str) -> Scalar:
+    def _longest_good(self, found: Series, metric: Metric, name: str, axis: str) -> Scalar:
         def longest(skills: Sequence[float]) -> str:
             good = -math.inf
             for condition, reached in zip(found.conditions, skills, strict=True):
@@ -96,14 +96,14 @@ class PositionExtrapolation:
         return Scalar(name="longest_good", unit=axis, value=float(longest(skills)), verdict=words, headline=True)
 
     @staticmethod
-    def _not_learned(subject: Subject, found: Scores, metric: Metric) -> str | None:
+    def _not_learned(subject: Subject, found: Series, metric: Metric) -> str | None:
         """Why nothing can be said about extrapolation, if the farthest trained condition is among those measured."""
         farthest = reference(found.conditions)
         if not farthest.inside:
             return None
         index = list(found.conditions).index(farthest)
         name = subject.task.headline
-        return why_not(subject, metric, found.of(name)[index], found.errors_of(name)[index])
+        return learned(subject, metric, found.of(name)[index], found.errors_of(name)[index])
 
     def _conditions(self, own: list[Condition]) -> list[Condition]:
         if self.at is None:

@@ -1,19 +1,17 @@
-"""A task's scores per condition, as far as a model can take them, and what they allow to say."""
+"""A task's scores per condition, as far as a model can take them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from harness_plugins.probes.conditions import skill
 
-from harness import Condition, Metric, Subject
+from harness import Condition, Subject
 from harness.registry import describe
-from harness.statistics import ENOUGH, GOOD, NOT_ENOUGH, settled
 
 
 @dataclass(frozen=True)
-class Scores:
+class Series:
     """Metrics along the conditions of a group.
 
     Args:
@@ -39,7 +37,7 @@ class Scores:
         return [errors.get(metric, math.nan) for errors in self.errors]
 
 
-def scores(subject: Subject, conditions: Sequence[Condition]) -> Scores:
+def scores(subject: Subject, conditions: Sequence[Condition]) -> Series:
     """The task's metrics per condition. Where the model cannot take a length (a position table that ends), that and
     all later conditions have none: the limit is a result.
 
@@ -72,25 +70,4 @@ def scores(subject: Subject, conditions: Sequence[Condition]) -> Scores:
         else:
             summaries.append(subject.task.summarise(numbers))
             errors.append(subject.task.standard_errors(numbers))
-    return Scores(conditions, summaries, errors, limit, reason)
-
-
-def skill_error(metric: Metric, error: float) -> float:
-    """A standard error as a share of the way from chance to perfect."""
-    return abs(skill(metric, error) - skill(metric, 0.0))
-
-
-def why_not(subject: Subject, metric: Metric, value: float, error: float = math.nan) -> str | None:
-    """Why nothing can be said about how a model comes to its answers, given its score; None if something can.
-
-    Nothing can be said of a model that answers little better than chance (`has not learned`: less than half of the way
-    from chance to perfect), or that was trained for less than half of what is recommended for it (`not enough to say`).
-    """
-    if math.isnan(value):
-        return "not a number"
-
-    def judge(skills: Sequence[float]) -> str:
-        return "" if skills[0] >= GOOD else "has not learned"
-
-    verdict = settled(judge, [skill(metric, value)], [skill_error(metric, error)])
-    return NOT_ENOUGH if verdict and subject.budget < ENOUGH else verdict or None
+    return Series(conditions, summaries, errors, limit, reason)
