@@ -186,8 +186,8 @@ def test_a_curve_that_is_cut_off_has_no_factor_but_0() -> None:
 
 
 def test_what_arithmetic_could_not_hold_is_no_cut_off() -> None:
-    """0.01 per step is 1e-200 after 100 of them: a 0 there says nothing where 1e-70 is the least that can be told; after
-    0.9 per step it does. With one point before it, 0.01 per step is the steepest that is expected."""
+    """0.01 per step is 1e-200 after 100 of them: a 0 there says nothing where 1e-70 is the least that can be told;
+    after 0.9 per step it does. With one point before it, 0.01 per step is the steepest that is expected."""
     steep = fit_decay([1, 2, 3, 10, 100], [1e-2, 1e-4, 1e-6, 1e-20, 0.0], smallest=1e-70)
     assert (steep.points, steep.verdict) == (4, "exponential")
     assert steep.factor == pytest.approx(0.01)
