@@ -75,5 +75,6 @@ def loss_direction(task: Task, outputs: Float[Tensor, "batch time out"], batch: 
 
 def _unit(vectors: Float[Tensor, "batch out"]) -> Float[Tensor, "batch out"]:
     """Of length 1; NaN where a vector is 0. Divided by the largest component first, whose square may be nothing."""
-    peaks = vectors / vectors.abs().amax(-1, keepdim=True)
-    return peaks / peaks.norm(dim=-1, keepdim=True)
+    at_most_1 = vectors / vectors.abs().amax(-1, keepdim=True)
+    unit: Tensor = at_most_1 / at_most_1.norm(dim=-1, keepdim=True)
+    return unit

@@ -210,7 +210,8 @@ def _length(vectors: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch 
     """Euclidean, also of what is too small or too large to be squared in float64."""
     peak = vectors.abs().amax(-1, keepdim=True)
     peak = peak.where(peak > 0, 1.0)
-    return (vectors / peak).norm(dim=-1) * peak.squeeze(-1)
+    length: Tensor = (vectors / peak).norm(dim=-1) * peak.squeeze(-1)
+    return length
 
 
 def decay(places: Sequence[float], each: Sequence[Sizes], axis: str) -> Iterator[Scalar]:
