@@ -7,7 +7,6 @@ it.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import Literal, TypeVar
 
@@ -29,7 +28,7 @@ Diagnosis = Literal[
     "not measured",
 ]
 Near = Literal["near the threshold", "not enough to say"]
-Decay = Literal["exponential", "polynomial", "flat", "undecided"]
+Decay = Literal["exponential", "polynomial", "flat", "grows", "cut off", "no clear law", "not enough to say"]
 
 
 @dataclass(frozen=True)
@@ -226,43 +225,76 @@ class DecayFit:
     points: int
     """Points used: both x and y finite and above 0."""
     factor: float
-    """Exponential fit, y = A f^x: the factor f per step (below 1: falls)."""
+    """Exponential fit, y = A f^x: the factor f per step (below 1: falls; 0: the curve is cut off)."""
     exponent: float
-    """Polynomial fit, y = A / x^p: the exponent p (above 0: falls)."""
+    """Polynomial fit, y = A / x^p: the exponent p (above 0: falls; infinite: the curve is cut off)."""
     residual_exponential: float
-    """Root mean square error of log y, in nats, of the exponential fit."""
+    """Root mean square error of log y, in nats, of the exponential fit; NaN for a curve that is cut off."""
     residual_polynomial: float
     """The same of the polynomial fit."""
     verdict: Decay
+    """Which of them it is."""
+    zero_from: int | None = None
+    """For a curve that is cut off, the index of the first of the zeros that it ends in."""
 
 
-def fit_decay(x: Sequence[float], y: Sequence[float]) -> DecayFit:
+def fit_decay(x: Sequence[float], y: Sequence[float], *, smallest: float = 0.0) -> DecayFit:
     """Fit y = A f^x and y = A / x^p by least squares on log y, and say which of them it is.
 
-    Points where x or y is 0, negative, NaN or infinite are left out (a gradient of exactly 0 has no
-    logarithm). Rules, the first that fits:
+    Points where x or y is 0, negative, NaN or infinite are left out of the fits. Rules, the first that fits:
 
-    - `undecided`: fewer than 4 points.
+    - `cut off`: from some place on, y is exactly 0 wherever it was measured. No exponential and no polynomial does
+      that, so the factor is 0 and the exponent infinite, whatever came before.
+    - `not enough to say`: fewer than 4 points.
     - `flat`: the largest y is less than twice the smallest.
-    - `exponential` / `polynomial`: that fit's residual is at most half of the other one's (so it explains at
+    - `grows`: both fits rise and the last y is at least twice the first.
+    - `exponential` / `polynomial`: the fit falls and its residual is at most half of the other one's (so it explains at
       least three quarters of the variance of log y).
-    - `undecided`: everything else, for example a range too short to tell the two apart.
+    - `no clear law`: everything else, for example a range too short to tell the two apart, or a curve that jumps.
 
-    A curve that grows gets the same words, with a factor above 1 and a negative exponent.
+    Args:
+        x: places, from near to far.
+        y: the quantity, one for each place.
+        smallest: what the arithmetic behind y could just tell from 0. A 0 that the steepness before it (the factor per
+            step between the last two points above 0; 0.01 where there is only one) explains as less than this is no
+            sign of a cut-off, and is left out.
     """
+    zeros = _zeros_at_the_end(x, y, smallest)
     usable = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < math.inf and 0 < b < math.inf]
+    if zeros is not None:
+        return DecayFit(len(usable), 0.0, math.inf, math.nan, math.nan, "cut off", zeros)
     xs, logs = [a for a, _ in usable], [math.log(b) for _, b in usable]
     slope, exponential = _line(xs, logs)
     power, polynomial = _line([math.log(a) for a in xs], logs)
-    verdict: Decay = "undecided"
-    if len(usable) >= 4:
-        if max(logs) - min(logs) < math.log(2):
-            verdict = "flat"
-        elif exponential <= polynomial / 2:
-            verdict = "exponential"
-        elif polynomial <= exponential / 2:
-            verdict = "polynomial"
+    verdict: Decay = "no clear law"
+    if len(usable) < 4:
+        verdict = "not enough to say"
+    elif max(logs) - min(logs) < math.log(2):
+        verdict = "flat"
+    elif slope > 0 and power > 0 and logs[-1] - logs[0] >= math.log(2):
+        verdict = "grows"
+    elif slope < 0 and exponential <= polynomial / 2:
+        verdict = "exponential"
+    elif power < 0 and polynomial <= exponential / 2:
+        verdict = "polynomial"
     return DecayFit(len(usable), math.exp(slope), -power, exponential, polynomial, verdict)
+
+
+def _zeros_at_the_end(x: Sequence[float], y: Sequence[float], smallest: float) -> int | None:
+    """The index of the first of the zeros that y ends in; None where it does not, or where they are no surprise."""
+    known = [index for index, value in enumerate(y) if not math.isnan(value)]
+    above = [index for index in known if y[index] != 0]
+    zeros = [index for index in known if not above or index > above[-1]]
+    if not zeros:
+        return None
+    if above and 0 < smallest < y[above[-1]] < math.inf:
+        last = above[-1]
+        steepness = math.log(0.01)
+        if len(above) > 1 and 0 < y[above[-2]] < math.inf:
+            steepness = (math.log(y[last]) - math.log(y[above[-2]])) / (x[last] - x[above[-2]])
+        if math.log(y[last]) + steepness * (x[zeros[0]] - x[last]) < math.log(smallest):
+            return None
+    return zeros[0]
 
 
 def _line(u: Sequence[float], v: Sequence[float]) -> tuple[float, float]:
@@ -278,19 +310,27 @@ def _line(u: Sequence[float], v: Sequence[float]) -> tuple[float, float]:
 
 
 def falls_below(x: Sequence[float], y: Sequence[float], share: float) -> float:
-    """The first x at which y falls below `share` times its first value.
+    """The first measured x at which y is below `share` times its first value; `located` says what it lies between.
 
-    Between two measured places it is interpolated, straight on log y; where y falls to 0 at once, it is the
-    place of that 0. Infinity: never within what was measured. NaN points are left out; NaN is returned where
-    nothing was measured or the first value is not a positive number.
+    Infinity: nowhere within what was measured. NaN points are left out; NaN is returned where fewer than two are left,
+    or the first value is not a positive number.
     """
     points = [(a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b)]
-    if not points or not 0 < points[0][1] < math.inf:
+    if len(points) < 2 or not 0 < points[0][1] < math.inf:
         return math.nan
-    threshold = share * points[0][1]
-    for (x0, y0), (x1, y1) in pairwise(points):
-        if y1 < threshold:
-            if y1 <= 0:
-                return float(x1)
-            return x0 + (x1 - x0) * math.log(y0 / threshold) / math.log(y0 / y1)
-    return math.inf
+    return next((float(a) for a, b in points if b < share * points[0][1]), math.inf)
+
+
+def located(x: Sequence[float], y: Sequence[float], place: float) -> str:
+    """Where a change lies that was first seen at the measured place `place`.
+
+    `between 20 and 50` where nothing was measured between the two; `at 24` where 23 was measured too, or nothing
+    nearer; `not within what was measured (100)` for infinity, with the farthest place; `not enough to say` for NaN.
+    """
+    if math.isnan(place):
+        return "not enough to say"
+    measured = [a for a, b in zip(x, y, strict=True) if not math.isnan(b)]
+    if math.isinf(place):
+        return f"not within what was measured ({measured[-1]:g})"
+    before = max((a for a in measured if a < place), default=place)
+    return f"at {place:g}" if place - before <= 1 else f"between {before:g} and {place:g}"

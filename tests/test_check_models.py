@@ -388,7 +388,7 @@ CAUGHT = [
     (Unsaved, "state_dict", "after saving and loading, the outputs are others"),
     (InAList, "size", "(72 numbers) are not among its parameters(): layers[0].weight, layers[0].bias"),
     (WrongState, "size", "state_size = -1"),
-    (TwoEmbeddings, "embedding", "2 of the model's 2 nn.Embedding modules read the tokens"),
+    (TwoEmbeddings, "embedding", "2 tables of vectors are read with the tokens"),
     (HiddenAttention, "attention", "a softmax over time x time that the attention probes cannot see"),
     (WrongPatterns, "attention", "do not sum to 1"),
     (SinglePrecision, "autocast", "expected scalar type Float but found BFloat16"),

@@ -1,7 +1,9 @@
 """Gradient reach: exact where algebra says what must come out, and as published where it was measured."""
 
+import copy
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,20 +12,26 @@ from harness_plugins.models.gpt import GPT
 from harness_plugins.models.gru import GRU
 from harness_plugins.models.lstm import LSTM
 from harness_plugins.probes.grad_reach import GradReach
-from harness_plugins.tasks.recall import VOCABULARY, Recall, sequences
+from harness_plugins.tasks.noise import Noise
+from harness_plugins.tasks.recall import VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Skip, Subject, seeded
-from harness.gradients import input_embedding, input_gradients
+from harness.contracts import Batch, Condition, Interface, Skip, Subject, Task, seeded
 from harness.schema import Curve, Matrix, Scalar
 
 DISTANCES = [1, 2, 5, 10, 20, 50, 100]
 
 
 def reach(model: nn.Module, distances: list[int] = DISTANCES, seed: int = 0) -> dict[str, Curve | Scalar | Matrix]:
-    task = Recall(distances=distances)
-    subject = Subject(model.eval(), task, stage="initial", seed=seed, device=torch.device("cpu"), examples=32)
-    return {measurement.name: measurement for measurement in GradReach(examples=32)(subject)}
+    return measure(model, Recall(distances=distances), seed)
+
+
+def measure(model: nn.Module, task: Task, seed: int = 0) -> dict[str, Curve | Scalar | Matrix]:
+    return {measurement.name: measurement for measurement in GradReach(examples=32)(subject_of(model, task, seed))}
+
+
+def subject_of(model: nn.Module, task: Task, seed: int = 0) -> Subject:
+    return Subject(model.eval(), task, stage="initial", seed=seed, device=torch.device("cpu"), examples=32)
 
 
 def curve(found: dict[str, Curve | Scalar | Matrix], name: str) -> list[float]:
@@ -61,18 +69,193 @@ def test_a_known_decay_is_measured_exactly() -> None:
     factor = scalar(found, "per_step_factor")
     assert factor.value == pytest.approx(0.9, rel=1e-4)
     assert factor.verdict == "exponential"
-    assert scalar(found, "below_1_percent").value == pytest.approx(2 + math.log(0.01) / math.log(0.9), rel=1e-3)
+    below = scalar(found, "below_1_percent")  # after 1 + log 0.01 / log 0.9 = 44.7
+    assert (below.value, below.verdict) == (50, "between 20 and 50")
 
 
-def test_the_gradient_is_the_direction_of_the_loss_at_unit_length() -> None:
-    """By hand: logits = sum of embeddings, so that the gradient at every token is a unit vector."""
+def test_sizes_by_hand() -> None:
+    """Logits = sum of embeddings: every embedding moves every centred logit, of which 17 are free, by as much; along a
+    unit vector it moves them by 1."""
     found = reach(Decaying(1.0), distances=[1, 3])
-    assert curve(found, "cue_gradient") == pytest.approx([1.0, 1.0], rel=1e-5)
+    assert curve(found, "cue_gradient") == pytest.approx([math.sqrt(17)] * 2, rel=1e-5)
+    assert curve(found, "along_loss") == pytest.approx([1.0, 1.0], rel=1e-5)
+    assert curve(found, "reach") == pytest.approx([1.0, 1.0], rel=1e-5)
+
+
+class Linear(nn.Module):
+    """Three classes; logits at the query = A x(first) + B x(last)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 2)
+        self.first = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 9.0]])
+        self.last = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 3.0]])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        return torch.cat([torch.zeros(len(x), 1, 3), x[:, :1] @ self.first.T + x[:, 1:] @ self.last.T], 1)
+
+
+def test_a_small_linear_model_by_hand() -> None:
+    """A less its column means (3, 5) is [-2 -3; 0 -1; 2 4], whose squares sum to 34; B less (1, 1) is
+    [0 -1; 0 -1; 0 2], squares 6. With target 0 and equal logits the loss is steepest along (-2, 1, 1) / sqrt 6, and A'
+    of that is (6, 9) / sqrt 6."""
+
+    class Two(Unmarked):
+        interface = Interface(VOCABULARY, 3)
+
+        def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+            tokens = torch.zeros(examples, 2, dtype=torch.long)
+            targets = torch.tensor([[-100, 0]]).repeat(examples, 1)
+            return Batch(tokens, targets, tokens == 0, cue=tokens[:, 0], query=tokens[:, 0] + 1)
+
+    model = Linear()
+    model.embedding.weight.data.zero_()
+    found = measure(model, Two())
+    assert curve(found, "cue_gradient") == pytest.approx([math.sqrt(34)])
+    assert curve(found, "reach") == pytest.approx([math.sqrt(34 / 6)])
+    assert curve(found, "along_loss") == pytest.approx([math.sqrt((36 + 81) / 6)])
 
 
 def test_what_float32_would_lose_is_kept() -> None:
-    """0.4 per step is 1e-40 after 100 steps: less than float32's smallest normal number, and still measured."""
-    assert curve(reach(Decaying(0.4)), "cue_gradient")[-1] == pytest.approx(0.4**101, rel=1e-2)
+    """0.4 per step is 1e-40 after 100 steps, 2 per step 1e30, and each has the query's own 1 beside it."""
+    assert curve(reach(Decaying(0.4)), "reach")[-1] == pytest.approx(0.4**101, rel=1e-2)
+    assert curve(reach(Decaying(2.0)), "reach")[-1] == pytest.approx(2.0**101, rel=1e-2)
+    assert scalar(reach(Decaying(2.0)), "per_step_factor").verdict == "grows"
+
+
+def test_too_small_for_float32_is_no_cut_off() -> None:
+    """0.3 per step is 1e-157 after 300 steps, which is 0 in float32: the law is known from the places before."""
+    found = reach(Decaying(0.3), distances=[1, 2, 5, 10, 300])
+    assert curve(found, "cue_gradient")[-1] == 0
+    factor = scalar(found, "per_step_factor")
+    assert factor.value == pytest.approx(0.3)
+    assert factor.verdict == "exponential"
+
+
+class Convolution(nn.Module):
+    """Sees the last 24 tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, 8)
+        self.kernel = nn.Conv1d(8, VOCABULARY, 24)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = nn.functional.pad(self.embedding(tokens).transpose(1, 2), (23, 0))
+        out: Tensor = self.kernel(x)
+        return out.transpose(1, 2)
+
+
+def test_a_window_cuts_off() -> None:
+    """A convolution is not flat: from beyond its width nothing arrives, and where that begins is known to the places
+    that were measured."""
+    factor = scalar(reach(Convolution(), [1, 10, 20, 50, 100]), "per_step_factor")
+    assert (factor.value, factor.verdict) == (0.0, "cut off between 20 and 50")
+    factor = scalar(reach(Convolution(), [1, 10, 22, 23, 100]), "per_step_factor")
+    assert factor.verdict == "cut off at 23"
+
+
+class Wrapped(nn.Module):
+    """A model whose logits are s times as large, whose embedding table is divided by c and multiplied again after the
+    look-up, and whose tokens have other names."""
+
+    def __init__(self, model: LSTM, logits: float = 1.0, table: float = 1.0, names: Tensor | None = None) -> None:
+        super().__init__()
+        self.model = copy.deepcopy(model)
+        self.logits, self.table = logits, table
+        self.model.embedding.weight.data /= table
+        self.names = torch.arange(VOCABULARY) if names is None else names
+        self.model.embedding.weight.data[self.names] = self.model.embedding.weight.data.clone()
+        self.model.head.weight.data[self.names] = self.model.head.weight.data.clone()
+        self.model.head.bias.data[self.names] = self.model.head.bias.data.clone()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        states, _ = self.model.rnn(self.table * self.model.embedding(tokens))
+        out: Tensor = self.logits * self.model.head(states)
+        return out
+
+
+class Renamed(Recall):
+    """The same sequences in another alphabet."""
+
+    def __init__(self, names: Tensor) -> None:
+        super().__init__(distances=[1, 5, 10, 20])
+        self.names = names
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        batch = super().evaluate(condition, examples, generator)
+        targets = torch.where(batch.targets >= 0, self.names[batch.targets.clamp(min=0)], batch.targets)
+        return replace(batch, tokens=self.names[batch.tokens], targets=targets)
+
+
+@pytest.mark.parametrize("change", ["logits", "table", "names"])
+def test_reach_does_not_depend_on_units_or_names(change: str) -> None:
+    """Nor do verdicts: logits a thousand times as large (a confident model), embeddings a fiftieth of their size,
+    tokens in another order. The size itself has the units of both."""
+    torch.manual_seed(0)
+    plain, names = LSTM(VOCABULARY, hidden=16).double().eval(), torch.arange(VOCABULARY)
+    other = torch.randperm(VOCABULARY, generator=seeded("names")) if change == "names" else names
+    arguments = {"logits": {"logits": 1000.0}, "table": {"table": 50.0}, "names": {"names": other}}[change]
+    changed = Wrapped(plain, **arguments)  # type: ignore[arg-type]
+    ours, theirs = measure(plain, Renamed(names)), measure(changed.eval(), Renamed(other))
+    assert curve(theirs, "reach") == pytest.approx(curve(ours, "reach"), rel=1e-9)
+    size = {"logits": 1000.0, "table": 50.0, "names": 1.0}[change]
+    assert curve(theirs, "cue_gradient") == pytest.approx([size * y for y in curve(ours, "cue_gradient")], rel=1e-9)
+    for name in ("per_step_factor", "below_1_percent"):
+        assert scalar(theirs, name).value == pytest.approx(scalar(ours, name).value, rel=1e-9)
+        assert scalar(theirs, name).verdict == scalar(ours, name).verdict
+    assert all(y > 0 for y in curve(theirs, "along_loss"))
+
+
+def test_sizes_agree_with_finite_differences() -> None:
+    """The norm of the centred logits' Jacobian, number by number of the cue's embedding."""
+    torch.manual_seed(0)
+    model = LSTM(VOCABULARY, hidden=8, embedding=4).double().eval()
+    task = Recall(distances=[3])
+    subject = subject_of(model, task)
+    batch = subject.batch(task.conditions()[0])[:8]  # one of each key, which stands nowhere else
+    squares, step = torch.zeros(8, dtype=torch.float64), 1e-6
+    with torch.no_grad():
+        for place in range(4):
+            changed = []
+            for sign in (1, -1):
+                model.embedding.weight.data[:8, place] += sign * step
+                changed.append(model(batch.tokens)[:, -1])
+                model.embedding.weight.data[:8, place] -= sign * step
+            slope = (changed[0] - changed[1]) / (2 * step)
+            squares += (slope - slope.mean(1, keepdim=True)).square().sum(1)
+    found = {each.name: each for each in GradReach(examples=8)(subject)}
+    assert curve(found, "cue_gradient")[0] == pytest.approx(squares.sqrt().mean().item(), rel=1e-6)
+
+
+def test_many_classes_are_sampled_without_bias() -> None:
+    """Of 200 outputs 16 random directions: within a few standard errors of the exact norm, which contain the draw."""
+
+    class Wide(Unmarked):
+        interface = Interface(VOCABULARY, 200)
+
+    class Spread(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(VOCABULARY, 8)
+            self.head = nn.Linear(8, 200, bias=False)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            logits: Tensor = self.head(self.embedding(tokens).cumsum(1))
+            return logits
+
+    torch.manual_seed(0)
+    model = Spread()
+    found = measure(model, Wide())
+    weight = model.head.weight.detach().double()
+    exact = (weight - weight.mean(0)).norm().item()
+    cue = found["cue_gradient"]
+    assert isinstance(cue, Curve)
+    assert cue.standard_errors is not None
+    assert 0 < cue.standard_errors[0] < 0.05 * exact
+    assert cue.y[0] == pytest.approx(exact, abs=4 * cue.standard_errors[0] + 0.01 * exact)
+    assert curve(found, "reach") == pytest.approx([1.0])  # the same directions at cue and query
 
 
 class Averaging(nn.Module):
@@ -91,7 +274,7 @@ def test_one_backward_for_each_distance() -> None:
     """For attention, length is what dilutes gradient: 1/(d + 2) at distance d, where one pass over the longest sequence
     would show no decay at all."""
     found = reach(Averaging())
-    assert curve(found, "cue_gradient") == pytest.approx([1 / (d + 2) for d in DISTANCES], rel=1e-4)
+    assert curve(found, "along_loss") == pytest.approx([1 / (d + 2) for d in DISTANCES], rel=1e-4)
     assert scalar(found, "per_step_factor").verdict == "polynomial"
     profile = found["gradient_by_steps_back"]
     assert isinstance(profile, Matrix)
@@ -148,33 +331,148 @@ def test_a_model_in_float64_is_measured() -> None:
     assert curve(reach(LSTM(VOCABULARY).double()), "cue_gradient")[0] > 0
 
 
-def test_embeddings_are_found_or_the_reason_is_given() -> None:
-    """The one that reads the tokens counts, others (positions) do not; two, or none, are a reason to skip."""
-    tokens = torch.randint(0, 18, (2, 7))
-    gpt = GPT(VOCABULARY).eval()
-    assert input_embedding(gpt, tokens).weight.shape == (VOCABULARY, 32)
+class Confident(nn.Module):
+    """The cue's logit is m and all others differ by little: right by a margin of m, from any distance."""
 
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a, self.b = nn.Embedding(18, 4), nn.Embedding(18, 4)
+    def __init__(self, margin: float) -> None:
+        super().__init__()
+        self.margin = margin
+        self.embedding = nn.Embedding(VOCABULARY, VOCABULARY)
+        self.embedding.weight.data = torch.eye(VOCABULARY)
 
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.embedding(tokens)
+        return self.margin * x[:, :1] + x.cumsum(1) / 100
+
+
+class OwnLoss(Recall):
+    """The usual loss, written by hand."""
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return nn.functional.cross_entropy(outputs.flatten(0, 1), batch.targets.flatten())
+
+
+@pytest.mark.parametrize("margin", [1.0, 30.0, 1e3, 1e6])
+def test_the_direction_of_the_loss_survives_any_confidence(margin: float) -> None:
+    """The margin times nearly the whole unit vector: finite, and the same per unit of margin, however large that is."""
+    found = measure(Confident(margin), Recall(distances=[1, 5]))
+    assert curve(found, "along_loss") == pytest.approx([margin] * 2, rel=0.02)
+    assert "without_loss_gradient" not in found
+
+
+def test_a_loss_of_the_task_s_own_is_followed_until_it_has_no_gradient() -> None:
+    """The same numbers; NaN and the number of examples where float64 has nothing left of it."""
+    for margin in (1.0, 10.0):
+        model = Confident(margin)
+        ours, theirs = (measure(model, task) for task in (Recall(distances=[1, 5]), OwnLoss(distances=[1, 5])))
+        assert curve(theirs, "along_loss") == pytest.approx(curve(ours, "along_loss"), rel=1e-3)
+    for margin in (50.0, 1e3):
+        found = measure(Confident(margin), OwnLoss(distances=[1, 5]))
+        assert all(map(math.isnan, curve(found, "along_loss")))
+        assert scalar(found, "without_loss_gradient").value == 2 * 32
+        assert curve(found, "cue_gradient")[0] > 0
+
+
+def test_a_model_that_ignores_the_query_has_no_reach_and_is_said_to() -> None:
+    """NaN, with the reason in words; the size itself is there."""
+
+    class Ignoring(Decaying):
         def forward(self, tokens: Tensor) -> Tensor:
-            return self.a(tokens) + self.b(tokens)
+            return super().forward(tokens) - self.embedding(tokens)
 
-    with pytest.raises(Skip, match=r"2 of the model's 2 nn\.Embedding modules"):
-        input_embedding(Two(), tokens)
+    found = reach(Ignoring(0.5))
+    assert all(map(math.isnan, curve(found, "reach")))
+    assert curve(found, "cue_gradient")[0] > 0
+    own = scalar(found, "query_gradient")
+    assert own.value == 0
+    assert own.headline
+    assert own.verdict == "no reach: the answer does not depend on the query's own token"
+    assert not scalar(reach(Decaying(0.5)), "query_gradient").headline
 
 
-def test_input_gradients_agree_with_autograd() -> None:
-    """The same as differentiating by hand with respect to embedded tokens, in float64 to 1e-12."""
-    torch.manual_seed(0)
-    model = LSTM(VOCABULARY, hidden=8).double().eval()
-    batch = sequences(torch.arange(4), 6, seeded(0))
-    directions = torch.randn(4, 8, VOCABULARY, dtype=torch.float64)
-    embedding = input_embedding(model, batch.tokens)
-    leaf = embedding.weight.detach()[batch.tokens].requires_grad_()
-    handle = embedding.register_forward_hook(lambda *_: leaf)
-    (expected,) = torch.autograd.grad((model(batch.tokens) * directions).sum(), leaf)
-    handle.remove()
-    torch.testing.assert_close(input_gradients(model, batch, directions), expected, rtol=1e-12, atol=1e-15)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_outputs_that_are_no_numbers_have_no_size(bad: float) -> None:
+    """At one distance: no number there, and none for the whole curve."""
+
+    class Failing(Decaying):
+        def forward(self, tokens: Tensor) -> Tensor:
+            outputs = super().forward(tokens)
+            return outputs + torch.full((), bad) if outputs.shape[1] == 12 else outputs
+
+    found = reach(Failing(0.9), [1, 5, 10, 20, 50])
+    for name in ("reach", "cue_gradient", "along_loss"):
+        assert [math.isnan(y) for y in curve(found, name)] == [False, False, True, False, False]
+    for name in ("per_step_factor", "below_1_percent"):
+        assert math.isnan(scalar(found, name).value)
+        assert scalar(found, name).verdict == "no number at 10"
+    assert math.isnan(scalar(found, "query_gradient").value)
+
+
+class Unmarked(Recall):
+    """Recall at one distance, without marks."""
+
+    def __init__(self) -> None:
+        super().__init__(distances=[5])
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        return replace(super().evaluate(condition, examples, generator), cue=None, query=None)
+
+
+def test_a_task_without_marks_is_read_at_its_ends_and_says_so() -> None:
+    """First and last token."""
+    found = measure(Decaying(0.5), Unmarked())
+    assert curve(found, "reach") == pytest.approx([0.5**6])
+    labels = [found[name].y_label for name in ("cue_gradient", "reach", "along_loss")]  # type: ignore[union-attr]
+    assert labels == [
+        "gradient at the first token",
+        "gradient at the first token relative to that at the last token",
+        "gradient along the loss at the first token",
+    ]
+
+
+class PartlyMarked(Recall):
+    """No example is marked at distance 1, and every other one at the rest; some queries are before their cue."""
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        batch = super().evaluate(condition, examples, generator)
+        assert batch.cue is not None
+        assert batch.query is not None
+        unmarked = (torch.arange(len(batch)) % 2 == 1) | (condition.x == 1)
+        query = torch.where(torch.arange(len(batch)) == 0, 0, batch.query)
+        cue = torch.where(torch.arange(len(batch)) == 0, 1, batch.cue)
+        return replace(batch, cue=cue.masked_fill(unmarked, -1), query=query)
+
+
+def test_examples_without_marks_are_left_out() -> None:
+    """Their number is said, a condition without any is missing, and the others' numbers are right."""
+    found = measure(Decaying(0.5), PartlyMarked(distances=[1, 5, 10]))
+    assert curve(found, "reach") == pytest.approx([0.5**6, 0.5**11])
+    used = found["examples_used"]
+    assert isinstance(used, Curve)
+    assert (used.x, used.y, used.headline) == ([5, 10], [15, 15], True)
+    assert "examples_used" not in reach(Decaying(0.5))
+    with pytest.raises(Skip, match="no example has a cue and a query"):
+        measure(Decaying(0.5), PartlyMarked(distances=[1]))
+
+
+def test_curves_have_standard_errors() -> None:
+    """0 where all examples agree; above where they do not."""
+    same, other = reach(Decaying(0.5))["cue_gradient"], reach(LSTM(VOCABULARY, hidden=4))["reach"]
+    assert isinstance(same, Curve)
+    assert isinstance(other, Curve)
+    assert same.standard_errors == pytest.approx([0.0] * len(DISTANCES), abs=1e-9)
+    assert other.standard_errors is not None
+    assert all(0 < error < y for error, y in zip(other.standard_errors, other.y, strict=True))
+
+
+def test_a_task_of_numbers_has_them_for_logits() -> None:
+    """Nothing is taken off: with one output the mean would be all of it."""
+
+    class Passing(nn.Module):
+        def forward(self, vectors: Tensor) -> Tensor:
+            return 3 * vectors.cumsum(1)
+
+    found = measure(Passing(), Noise(width=1, length=4))
+    cue = found["cue_gradient"]
+    assert isinstance(cue, Curve)
+    assert (cue.y, cue.unit) == (pytest.approx([3.0]), "outputs per input")

@@ -12,7 +12,7 @@ from record_factory import record
 
 from harness.contracts import standard_error
 from harness.schema import Record
-from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, settled, summarise
+from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, located, settled, summarise
 
 NAN = math.nan
 
@@ -185,29 +185,53 @@ def test_least_squares_by_hand() -> None:
     ("y", "expected"),
     [
         ([1.0, 0.8, 0.9, 0.7, 0.6], "flat"),
-        ([1.0, 0.5, 0.2, NAN, 0.0], "undecided"),
-        ([1.0, 1e-6, 0.9, 1e-5, 1.0], "undecided"),
-        ([1.0, 2.0**9, 2.0**19, 2.0**49, 2.0**99], "exponential"),
-        ([], "undecided"),
-        ([0.0] * 5, "undecided"),
+        ([1.0, 0.5, 0.2, NAN, NAN], "not enough to say"),
+        ([1.0, 0.5, NAN, math.inf, 0.2], "not enough to say"),
+        ([], "not enough to say"),
+        ([1.0, 1e-6, 0.9, 1e-5, 1.0], "no clear law"),
+        ([1.0, 2.0**9, 2.0**19, 2.0**49, 2.0**99], "grows"),
+        ([1.0, 10.0, 20.0, 50.0, 100.0], "grows"),
+        ([1.0, 0.9, 0.8, 0.9, 0.0], "cut off"),
+        ([1.0, 0.5, NAN, 0.0, 0.0], "cut off"),
+        ([0.0] * 5, "cut off"),
+        ([1.0, 0.0, 0.9, 1.1, 0.8], "flat"),
     ],
 )
 def test_decay_verdicts(y: list[float], expected: str) -> None:
-    """Flat before anything else, undecided with three usable points or a poor fit, growth counts too."""
+    """Zeros at the end are a cut-off, however few points; a zero in between is not; growth has a word of its own."""
     assert fit_decay(X[: len(y)], y).verdict == expected
 
 
-@pytest.mark.parametrize(("bend", "expected"), [(0.2, "exponential"), (0.5, "undecided"), (0.8, "polynomial")])
-def test_what_lies_between_is_undecided(bend: float, expected: str) -> None:
+@pytest.mark.parametrize(("bend", "expected"), [(0.2, "exponential"), (0.5, "no clear law"), (0.8, "polynomial")])
+def test_what_lies_between_has_no_clear_law(bend: float, expected: str) -> None:
     """Half-way between the two shapes neither fits twice as well as the other."""
     shape = [math.exp(-(1 - bend) * x / 8 - bend * 4 * math.log(x)) for x in X]
     assert fit_decay(X, shape).verdict == expected
 
 
-def test_zeros_are_left_out_of_a_fit() -> None:
-    """A gradient that underflows to 0 does not bend the line, and x = 0 has no logarithm."""
-    fit = fit_decay([0, *X], [9.0, *(0.5**x for x in X[:-1]), 0.0])
-    assert (fit.points, fit.verdict) == (4, "exponential")
+def test_a_curve_that_is_cut_off_has_no_factor_but_0() -> None:
+    """Whatever it did before; and the first of its zeros is known."""
+    fit = fit_decay(X, [1.0, 0.9, 0.8, 0.0, 0.0])
+    assert (fit.factor, fit.exponent, fit.zero_from) == (0.0, math.inf, 3)
+    assert fit_decay(X, [1.0, 0.9, NAN, NAN, 0.0]).zero_from == 4
+    assert fit_decay(X, [1.0, 0.9, 0.8, 0.7, 0.6]).zero_from is None
+
+
+def test_what_arithmetic_could_not_hold_is_no_cut_off() -> None:
+    """0.01 per step is 1e-200 after 100 of them: a 0 there says nothing where 1e-70 is the least that can be told;
+    after 0.9 per step it does. With one point before it, 0.01 per step is the steepest that is expected."""
+    steep = fit_decay([1, 2, 3, 10, 100], [1e-2, 1e-4, 1e-6, 1e-20, 0.0], smallest=1e-70)
+    assert (steep.points, steep.verdict) == (4, "exponential")
+    assert steep.factor == pytest.approx(0.01)
+    assert fit_decay([1, 2, 3, 10, 100], [0.9**x for x in (1, 2, 3, 10)] + [0.0], smallest=1e-70).verdict == "cut off"
+    assert fit_decay([1, 10], [1.0, 0.0], smallest=1e-70).verdict == "cut off"
+    assert fit_decay([1, 100], [1.0, 0.0], smallest=1e-70).verdict == "not enough to say"
+
+
+def test_places_without_a_logarithm_are_left_out_of_a_fit() -> None:
+    """x = 0, and a y of 0 that is not the end."""
+    fit = fit_decay([0, *X], [9.0, 0.5, 0.0, *(0.5**x for x in X[2:])])
+    assert fit.points == 4
     assert fit.factor == pytest.approx(0.5)
 
 
@@ -219,10 +243,10 @@ def test_the_factor_does_not_depend_on_the_scale(factor: float, scale: float) ->
     assert fit.verdict == "exponential"
 
 
-def test_falls_below_interpolates_on_the_logarithm() -> None:
-    """From 1 at 0 to 1/10000 at 4, 1/100 is reached half-way."""
-    assert falls_below([0, 4], [1.0, 1e-4], 0.01) == pytest.approx(2)
-    assert falls_below([0, 1, 2], [8.0, 4.0, 2.0], 0.3) == pytest.approx(1 + math.log2(1 / 0.6))
+def test_falls_below_gives_a_place_that_was_measured() -> None:
+    """From 1 at 0 to 1/10000 at 4, it is seen at 4, and nothing is known of what lies between."""
+    assert falls_below([0, 4], [1.0, 1e-4], 0.01) == 4
+    assert falls_below([0, 1, 2], [8.0, 4.0, 2.0], 0.3) == 2
 
 
 @pytest.mark.parametrize(
@@ -234,11 +258,32 @@ def test_falls_below_interpolates_on_the_logarithm() -> None:
         ([1.0, 0.1, 0.1], math.inf),
         ([0.0, 1.0, 1.0], NAN),
         ([NAN, NAN, NAN], NAN),
+        ([NAN, 1.0, NAN], NAN),
     ],
 )
 def test_falls_below_at_the_edges(y: list[float], expected: float) -> None:
-    """Never, at once to 0, across a gap, exactly at the share (not below it), and without a first value."""
+    """Never, at once to 0, across a gap, exactly at the share (not below it), without a first value or a second."""
     assert falls_below([0, 1, 2], y, 0.1) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("y", "place", "expected"),
+    [
+        ([1.0, 1.0, 1.0, 0.0, 0.0], 50, "between 20 and 50"),
+        ([1.0, 1.0, NAN, 0.0, 0.0], 50, "between 10 and 50"),
+        ([0.0] * 5, 1, "at 1"),
+        ([1.0, 1.0, 1.0, 1.0, NAN], math.inf, "not within what was measured (50)"),
+        ([NAN] * 5, NAN, "not enough to say"),
+    ],
+)
+def test_where_a_change_lies_in_words(y: list[float], place: float, expected: str) -> None:
+    """Between the neighbours that were measured, beyond them all, or nowhere."""
+    assert located(X, y, place) == expected
+
+
+def test_where_every_place_was_measured_the_place_is_known() -> None:
+    """Of whole distances there is none between 23 and 24."""
+    assert located([22, 23, 24], [1.0, 1.0, 0.0], 24) == "at 24"
 
 
 def test_a_score_within_two_standard_errors_of_a_threshold_is_near_it() -> None:

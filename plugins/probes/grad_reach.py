@@ -1,43 +1,60 @@
 """Does gradient reach the token that matters? Its size there, distance by distance."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group
-from jaxtyping import Float, Int
+from harness_plugins.probes.conditions import first_group, marked
+from harness_plugins.probes.directions import all_directions, loss_direction, rows_at_once
+from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
 
-from harness import Batch, Curve, Matrix, Scalar, Subject
-from harness.gradients import input_gradients
-from harness.statistics import falls_below, fit_decay
+from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject
+from harness.contracts import standard_error
+from harness.gradients import InputGradients
+from harness.statistics import falls_below, fit_decay, located
 
 STEPS_BACK = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class GradReach:
-    """Gradient at the query with respect to the embedding of the cue and of every token before the query.
+    """How much the answer at the query moves with the embedding of the cue, and of every token before the query.
 
-    The quantity is the length of `d(g . logits) / d embedding`, where `g` is the unit vector along the gradient of the
-    task's loss with respect to the logits at the query. It is the gradient of the loss without the factor that shrinks
-    once a model is confident, so that it means the same before and after training.
+    The size of a gradient is the Frobenius norm of the Jacobian of the logits at the query, less their mean, with
+    respect to one token's embedding: how far the logits move for a small change of that embedding, in all directions of
+    both. It has the units of the logits and of the embedding, so that models are compared by its ratio to the query's
+    own, `reach`: this is the same for a model whose logits or embeddings are so many times as large, or whose
+    vocabulary is in another order. (With more than 32 classes it is estimated from 16 random directions for each
+    example, to 18 % or better; a task that wants numbers has them for logits, with their mean.)
 
-    Every distance gets sequences of its own and one backward pass. A single pass over the longest sequence, read at
-    several steps back, gives the same curve for most recurrent nets and a wrong one for attention, whose share per
-    token depends on the length; it is the last row of `gradient_by_steps_back`.
+    It says what a small change of the cue does to the answer, that is, whether gradient arrives. It does not say that
+    the model uses the cue rightly, nor that it can learn to: gradient may arrive and point nowhere useful, and a gate
+    or an attention that is saturated passes information without any.
 
-    A task that marks no cue and query is read at the first token and the last one.
+    Every distance gets sequences of its own and backward passes of its own. A single pass over the longest sequence,
+    read at several steps back, gives the same curve for most recurrent nets and a wrong one for attention, whose share
+    per token depends on the length; it is the last row of `gradient_by_steps_back`.
+
+    Examples without a cue and a query are left out. A task that marks none is read at the first token and the last one.
 
     Measures:
-        cue_gradient: its length at the cue, per distance (mean over examples).
-        reach: the same relative to the query's own token (how much of the gradient survives the way).
-        per_step_factor: factor per token of an exponential fit; the verdict says whether the decay is exponential,
-            polynomial (exponent in `decay_exponent`) or flat.
-        below_1_percent: distance in tokens at which the cue's gradient falls below 1 % of the nearest one's; infinite
-            if it never does within what was measured.
-        gradient_by_steps_back: per distance, the length d steps back relative to the query's own token.
+        reach: size at the cue relative to the query's own token (how much of the gradient survives the way), means over
+            examples; NaN where the query's own is 0, and `query_gradient` says so.
+        cue_gradient: size at the cue.
+        along_loss: length of the gradient at the cue of the logits along the task's loss alone, a unit vector in the
+            direction in which the loss changes fastest: what training would do first. NaN where an example's loss has
+            no gradient at the query, even in float64; `without_loss_gradient` counts them.
+        query_gradient: size at the query's own token, at the condition where it is smallest.
+        per_step_factor: factor per token of an exponential fit to `cue_gradient`; the verdict says whether the decay is
+            exponential, polynomial (exponent in `decay_exponent`) or flat, or where it is cut off
+            (`harness.statistics.fit_decay`).
+        below_1_percent: the first measured place where `cue_gradient` is below 1 % of the nearest one's, infinite if it
+            is nowhere; the verdict says between which measured places that happens.
+        gradient_by_steps_back: per distance, the size d steps back relative to the query's own token.
+        examples_used: examples with a cue and a query, where some have none.
 
     Args:
         examples: sequences per distance.
@@ -49,77 +66,179 @@ class GradReach:
         self.examples = examples
 
     def __call__(self, subject: Subject) -> Iterator[Curve | Scalar | Matrix]:
-        conditions = first_group(subject.task)
-        steps, at_cue, at_query, profiles = [], [], [], []
-        for condition in conditions:
-            batch = subject.batch(condition)[: self.examples]
-            sizes = torch.cat([gradient_sizes(subject, piece) for piece in subject.chunks(batch)])
-            cue, query = ends(batch)
-            rows = torch.arange(len(batch), device=sizes.device)
-            steps.append((query - cue).double().mean().item())
-            at_cue.append(sizes[rows, cue].mean().item())
-            at_query.append(sizes[rows, query].mean().item())
-            own = at_query[-1] or math.nan
-            profiles.append([_steps_back(sizes, query, back) / own for back in STEPS_BACK])
+        marks, batches = read_at(subject, self.examples)
+        found = {condition: sizes(subject, batch) for condition, batch in batches.items()}
+        places, each = [condition.x for condition in found], list(found.values())
+        task = subject.task
+        logits = "logits" if task.interface.output == "classes" else "outputs"
         cue_gradient = Curve(
             name="cue_gradient",
-            unit="logits per embedding",
-            x=[condition.x for condition in conditions],
-            y=at_cue,
-            x_label=subject.task.axis,
-            y_label="gradient at the cue",
-            inside=[condition.inside for condition in conditions],
+            unit=f"{logits} per {'embedding' if task.interface.input == 'tokens' else 'input'}",
+            x=places,
+            y=[size.at_cue.mean().item() for size in each],
+            x_label=task.axis,
+            y_label=f"gradient at {marks[0]}",
+            inside=[condition.inside for condition in found],
+            standard_errors=[standard_error(size.at_cue) for size in each],
             scale="log",
-            headline=True,
+        )
+        ratios = [size.reach() for size in each]
+        yield cue_gradient.model_copy(
+            update={
+                "name": "reach",
+                "unit": "ratio",
+                "y": [ratio for ratio, _ in ratios],
+                "standard_errors": [error for _, error in ratios],
+                "y_label": f"gradient at {marks[0]} relative to that at {marks[1]}",
+                "headline": True,
+            }
         )
         yield cue_gradient
-        reach = [near / own if own else math.nan for near, own in zip(at_cue, at_query, strict=True)]
-        relative = {"name": "reach", "unit": "ratio", "y": reach, "y_label": "cue relative to query token"}
-        yield cue_gradient.model_copy(update={**relative, "headline": False})
-        fit = fit_decay(steps, at_cue)
-        yield Scalar(
-            name="per_step_factor",
-            unit="ratio per token",
-            value=fit.factor,
-            verdict=fit.verdict,
-            headline=True,
+        yield cue_gradient.model_copy(
+            update={
+                "name": "along_loss",
+                "y": [size.along_loss.mean().item() for size in each],
+                "standard_errors": [standard_error(size.along_loss) for size in each],
+                "y_label": f"gradient along the loss at {marks[0]}",
+            }
         )
-        yield Scalar(name="decay_exponent", unit="", value=fit.exponent)
-        yield Scalar(name="below_1_percent", unit="tokens", value=falls_below(steps, at_cue, 0.01), headline=True)
-        used = [i for i, back in enumerate(STEPS_BACK) if any(not math.isnan(row[i]) for row in profiles)]
-        yield Matrix(
-            name="gradient_by_steps_back",
-            unit="ratio",
-            values=[[row[i] for i in used] for row in profiles],
-            rows=[str(condition) for condition in conditions],
-            columns=[str(STEPS_BACK[i]) for i in used],
-            row_label=subject.task.axis,
-            column_label="steps back",
-        )
+        if without := sum(int(size.along_loss.isnan().sum()) for size in each):
+            yield Scalar(name="without_loss_gradient", unit="examples", value=without)
+        yield from self._examples_used(subject, batches, cue_gradient)
+        yield self._query_gradient(each, cue_gradient.unit, marks[1])
+        yield from decay(places, each, task.axis)
+        yield by_steps_back(found, task.axis)
+
+    def _examples_used(self, subject: Subject, batches: dict[Condition, Batch], like: Curve) -> Iterator[Curve]:
+        used = [float(len(batch)) for batch in batches.values()]
+        asked = [float(min(self.examples, len(subject.batch(condition)))) for condition in batches]
+        if used != asked:
+            update = {"name": "examples_used", "unit": "examples", "y": used, "y_label": "examples with both marks"}
+            yield like.model_copy(update={**update, "standard_errors": None, "scale": "linear", "headline": True})
+
+    def _query_gradient(self, each: Sequence["Sizes"], unit: str, place: str) -> Scalar:
+        smallest = min((size.at_query.mean().item() for size in each), key=lambda mean: (not math.isnan(mean), mean))
+        ignored = smallest == 0
+        verdict = f"no reach: the answer does not depend on {place}" if ignored else None
+        return Scalar(name="query_gradient", unit=unit, value=smallest, verdict=verdict, headline=ignored)
 
 
-def ends(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
-    """Cue and query positions; the first and the last token where the task marks none."""
-    if batch.cue is not None and batch.query is not None:
-        return batch.cue, batch.query
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of gradients under one condition, as `GradReach` describes them.
+
+    Args:
+        at_cue: at the cue.
+        at_query: at the query's own token.
+        back: mean over examples at each number of `STEPS_BACK`; NaN where no sequence reaches so far.
+        along_loss: at the cue, along the loss; NaN for an example whose loss has no gradient.
+        steps: tokens from the cue to the query, mean over examples.
+        smallest: a size below this may have become 0.
+    """
+
+    at_cue: Float[Tensor, " batch"]
+    at_query: Float[Tensor, " batch"]
+    back: list[float]
+    along_loss: Float[Tensor, " batch"]
+    steps: float
+    smallest: float
+
+    def reach(self) -> tuple[float, float]:
+        """The ratio of the means at the cue and at the query, and its standard error (to first order)."""
+        own = self.at_query.mean().item()
+        if own == 0:
+            return math.nan, math.nan
+        ratio = self.at_cue.mean().item() / own
+        return ratio, standard_error(self.at_cue - ratio * self.at_query) / own
+
+
+def read_at(subject: Subject, examples: int) -> tuple[tuple[str, str], dict[Condition, Batch]]:
+    """What the marks are called, and the marked examples of every condition that has some.
+
+    Raises:
+        Skip: the task has marks, and no example has both.
+    """
+    conditions = first_group(subject.task)
+    batches = {condition: subject.batch(condition) for condition in conditions}
+    if all(batch.cue is None or batch.query is None for batch in batches.values()):
+        firsts = {condition: _first_and_last(batch[:examples]) for condition, batch in batches.items()}
+        return ("the first token", "the last token"), firsts
+    found = {condition: batch for condition in conditions if (batch := subject.marked(condition, examples)) is not None}
+    if not found:
+        raise Skip("no example has a cue and a query that is not before it")
+    return ("the cue", "the query's own token"), found
+
+
+def _first_and_last(batch: Batch) -> Batch:
     last = batch.mask.sum(dim=1) - 1
-    return torch.zeros_like(last), last
+    return replace(batch, cue=torch.zeros_like(last), query=last)
 
 
-def gradient_sizes(subject: Subject, batch: Batch) -> Float[Tensor, "batch time"]:
-    """Length of the gradient at every position, as the class describes it."""
-    _, query = ends(batch)
+def sizes(subject: Subject, batch: Batch) -> Sizes:
+    """Measure one condition; a sequence with an output that is no number, padding aside, has no size (NaN)."""
+    everywhere, along_loss, smallest = [], [], 0.0
+    for chunk in subject.chunks(batch):
+        for piece in chunk.split(rows_at_once(subject.task.interface.output_size)):
+            cue, query = marked(piece)
+            gradients = InputGradients(subject.model, piece, at=query)
+            factor, directions = all_directions(subject.task, len(piece), subject.generator)
+            total = torch.zeros_like(piece.mask, dtype=torch.float64)
+            for direction in directions:
+                total = total.hypot(_length(gradients.along(direction.to(query.device))))
+            outputs = gradients.outputs
+            broken = ((outputs.isnan() | (outputs == math.inf)).any(-1) & piece.mask).any(1)
+            everywhere.append((total * math.sqrt(factor)).masked_fill(broken[:, None], math.nan))
+            direction = loss_direction(subject.task, outputs, piece)
+            missing = direction.isnan().any(-1) | broken
+            along = _length(gradients.along(direction.masked_fill(missing[:, None], 0.0)))
+            rows = torch.arange(len(piece), device=query.device)
+            along_loss.append(along[rows, cue].masked_fill(missing, math.nan))
+            smallest = max(smallest, gradients.smallest)
+    size = torch.cat(everywhere)
+    cue, query = marked(batch)
     rows = torch.arange(len(batch), device=query.device)
-    outputs = subject.forward(batch).double().clone().requires_grad_()  # a clone is no inference tensor
-    (loss_gradient,) = torch.autograd.grad(subject.task.loss(outputs, batch), outputs)
-    at_query = loss_gradient[rows, query]
-    directions = torch.zeros_like(outputs)
-    directions[rows, query] = torch.nn.functional.normalize(at_query, dim=-1, eps=1e-300)
-    sizes: Tensor = input_gradients(subject.model, batch, directions).norm(dim=-1)
-    return sizes
+    own = size[rows, query]
+    back = []
+    for steps in STEPS_BACK:
+        reached = (query >= steps).nonzero().squeeze(1)
+        back.append(size[reached, query[reached] - steps].mean().item() if len(reached) else math.nan)
+    distance = (query - cue).double().mean().item()
+    return Sizes(size[rows, cue], own, back, torch.cat(along_loss), distance, smallest)
 
 
-def _steps_back(sizes: Float[Tensor, "batch time"], query: Int[Tensor, " batch"], back: int) -> float:
-    positions = query - back
-    rows = (positions >= 0).nonzero().squeeze(1)
-    return sizes[rows, positions[rows]].mean().item() if len(rows) else math.nan
+def _length(vectors: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time"]:
+    """Euclidean, also of what is too small or too large to be squared in float64."""
+    peak = vectors.abs().amax(-1, keepdim=True)
+    peak = peak.where(peak > 0, 1.0)
+    length: Tensor = (vectors / peak).norm(dim=-1) * peak.squeeze(-1)
+    return length
+
+
+def decay(places: Sequence[float], each: Sequence[Sizes], axis: str) -> Iterator[Scalar]:
+    """What the gradient at the cue does along the distance, in numbers and words; NaN if a place has no number."""
+    at_cue = [size.at_cue.mean().item() for size in each]
+    fit = fit_decay([size.steps for size in each], at_cue, smallest=max(size.smallest for size in each))
+    below = falls_below(places, at_cue, 0.01)
+    factor, exponent, law, where = fit.factor, fit.exponent, str(fit.verdict), located(places, at_cue, below)
+    if fit.zero_from is not None:
+        law = f"cut off {located(places, at_cue, places[fit.zero_from])}"
+    if broken := [f"{place:g}" for place, size in zip(places, at_cue, strict=True) if not math.isfinite(size)]:
+        factor, exponent, below = math.nan, math.nan, math.nan
+        law = where = f"no number at {', '.join(broken)}"
+    yield Scalar(name="per_step_factor", unit="ratio per token", value=factor, verdict=law, headline=True)
+    yield Scalar(name="decay_exponent", unit="", value=exponent)
+    yield Scalar(name="below_1_percent", unit=axis, value=below, verdict=where, headline=True)
+
+
+def by_steps_back(found: dict[Condition, Sizes], axis: str) -> Matrix:
+    """Sizes d steps back, relative to the query's own."""
+    used = [i for i in range(len(STEPS_BACK)) if any(not math.isnan(size.back[i]) for size in found.values())]
+    return Matrix(
+        name="gradient_by_steps_back",
+        unit="ratio",
+        values=[[size.back[i] / (size.back[0] or math.nan) for i in used] for size in found.values()],
+        rows=[str(condition) for condition in found],
+        columns=[str(STEPS_BACK[i]) for i in used],
+        row_label=axis,
+        column_label="steps back",
+    )
