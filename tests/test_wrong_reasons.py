@@ -8,6 +8,7 @@ import torch
 from harness_plugins.probes.accuracy import accuracy
 from harness_plugins.probes.attention_to_subject import AttentionToSubject
 from harness_plugins.probes.edge_cut import EdgeCut
+from harness_plugins.probes.grad_reach import GradReach
 from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.probes.position_extrapolation import PositionExtrapolation
 from torch import nn
@@ -24,14 +25,19 @@ PROBES: dict[str, tuple[Callable[[Subject], Measurements], str, Callable[[Scalar
     "input_swap": (input_swap, "cue_effect", lambda s: "the cue" in (s.verdict or "")),
     "edge_cut": (EdgeCut(), "score_after_cut", lambda s: (s.verdict or "").startswith("relies on it")),
     "attention_to_subject": (AttentionToSubject(), "sharpest_head", lambda s: s.value > 0.5),
+    "grad_reach": (GradReach(), "per_step_factor", lambda s: s.value > 0),
 }
 """For each probe the measurement that carries its verdict, and when a model has passed."""
 
 RIGHT = "the right rule"
 
-TRUE_ALL_THE_SAME = {("fixed place", probe) for probe in PROBES if probe != "accuracy"}
+TRUE_ALL_THE_SAME = {
+    *(("fixed place", probe) for probe in PROBES if probe != "accuracy"),
+    ("most frequent number", "grad_reach"),
+}
 """A model that reads the third token does look at, follow and rely on that token, which is the subject, at any number
-of distractors. What tells it from the rule is the accuracy where the subject stands elsewhere."""
+of distractors. What tells it from the rule is the accuracy where the subject stands elsewhere. The subject is one of
+the nouns that the most frequent number comes from, and gets gradient as they do."""
 
 UNPROVEN = {("farm_agreement", "edge_cut")}
 """The rule finds the subject by looking at all tokens, and attends to it then: the cut leaks, and the probe says so."""
