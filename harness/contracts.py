@@ -213,7 +213,8 @@ class Task:
     fixed_data: ClassVar[bool] = False
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """An endless stream of training batches (a finite set starts over, reshuffled)."""
+        """An endless stream of training batches. A finite set starts over, reshuffled. Each pass gives every example
+        once, so that 5 epochs are 5 passes: its last batch is smaller where `batch_size` does not divide."""
         raise NotImplementedError
 
     def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
