@@ -2,16 +2,14 @@
 
 import hashlib
 import random
-import sys
 import time
-import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Literal
 
 import numpy
 import safetensors
@@ -19,12 +17,13 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from harness.blame import blame, failure
 from harness.contracts import Batch, Condition, Skip, Subject, Task, seeded
-from harness.errors import HarnessError, PluginError, StoreError
+from harness.errors import PluginError, StoreError
 from harness.needs import unmet
 from harness.plan import Planned
 from harness.provenance import provenance
-from harness.registry import Registry, default_registry, describe, place_of_error
+from harness.registry import Registry, default_registry
 from harness.schema import (
     Cell,
     Curve,
@@ -355,54 +354,6 @@ def _fingerprint(model: nn.Module) -> dict[str, int]:
 def _changed(before: dict[str, int], model: nn.Module) -> set[str]:
     """The names of parameters and buffers that are not what they were."""
     return {name for name, _ in before.items() ^ _fingerprint(model).items()}
-
-
-@contextmanager
-def blame(use: PluginUse, doing: str) -> Iterator[None]:
-    """Around a plugin's code: whatever it raises becomes a `PluginError` that names it (the cause keeps its traceback),
-    and what it prints goes to standard error, since standard output is for results."""
-    try:
-        with redirect_stdout(cast(TextIO, Aside())):
-            yield
-    except (Skip, HarnessError):
-        raise
-    except (Exception, SystemExit) as error:
-        origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
-        place = _place(error, use)
-        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{place}") from error
-
-
-class Aside:
-    """Standard error for what plugins print. On a terminal, a progress bar on the line gives way to it."""
-
-    def __init__(self) -> None:
-        self.at_start = True
-
-    def write(self, text: str) -> int:
-        erase = "\r\x1b[K" if self.at_start and text and sys.stderr.isatty() else ""
-        self.at_start = text.endswith("\n") if text else self.at_start
-        return sys.stderr.write(erase + text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-
-def _place(error: BaseException, use: PluginUse) -> str:
-    """The innermost frame in the plugin's own file or package; if there is none, in whatever it uses."""
-    place = use.target.rpartition(":")[0]
-    package = sys.modules.get(place.partition(".")[0])
-    own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
-    own = own.parent if own.name == "__init__.py" else own
-    frames = traceback.extract_tb(error.__traceback__)
-    found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
-    where = f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else place_of_error(error)
-    return f" (at {where})" if where else ""
-
-
-def failure(error: BaseException) -> Failure:
-    """An exception as a record keeps it."""
-    kind = type(error.__cause__ or error).__name__
-    return Failure(type=kind, message=str(error), traceback="".join(traceback.format_exception(error)))
 
 
 def _data_digest(subject: Subject) -> str:

@@ -16,7 +16,7 @@ from conftest import SHORT, SMALL
 
 import harness
 from harness import api
-from harness.runner import Aside
+from harness.blame import Aside
 from harness.schema import Record
 from harness.store import RunDirectory
 
