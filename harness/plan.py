@@ -253,7 +253,10 @@ def core_digest() -> str:
     """Version of the harness and digest of its own code that decides what is measured."""
     digest = hashlib.sha256(__version__.encode())
     here = Path(__file__).parent
-    names = ("contracts", "gradients", "needs", "runner", "statistics", "timing", "training")
+    names = (
+        *("build", "contracts", "gradients", "isolation", "needs", "probing", "runner"),
+        *("statistics", "timing", "training"),
+    )
     for path in sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
