@@ -18,13 +18,14 @@ from harness.build import build_model, build_task
 from harness.contracts import Batch, Condition, Skip, Subject, Task
 from harness.errors import PluginError, StoreError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
-from harness.plan import Planned
+from harness.plan import Planned, merged_training
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.registry import Registry, default_registry
-from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained
+from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.store import RunDirectory, replaced
-from harness.training import train
+from harness.targets import load_use
+from harness.training import budget_share, train
 from harness.vocabulary import Stage
 
 Progress = Callable[[float], None]
@@ -74,6 +75,7 @@ class _Run:
     batches: dict[Condition, Batch] = field(default_factory=dict)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
+    recommended: Training = field(init=False)
 
     def records(self) -> Iterator[Record]:
         planned = self.work.planned
@@ -113,6 +115,8 @@ class _Run:
         self.task = build_task(registry, trial)
         self.notes = [str(note) for note in self.task.notes]
         self.model = build_model(registry, trial, self.task.interface)
+        codes = (load_use(registry, kind, getattr(trial, kind)).code for kind in ("task", "model"))
+        self.recommended = merged_training(*(getattr(code, "recommended_training", {}) for code in codes))
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._check_forward(self._subject("initial"))
 
@@ -136,6 +140,7 @@ class _Run:
         trial = self.work.planned.trial
         self.model.eval()
         examples = self.work.planned.cells[0].examples
+        trained = self.trained if stage == "trained" else None
         return Subject(
             self.model,
             self.task,
@@ -145,6 +150,7 @@ class _Run:
             examples=examples,
             batches=self.batches,
             trial=trial,
+            budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
 
     def _train(self, registry: Registry) -> None:

@@ -345,6 +345,42 @@ def test_a_probe_that_fails_halfway_leaves_the_model_as_it_was(tmp_path: Path, p
     assert numbers(beside.records[1]) == numbers(alone.records[0])
 
 
+def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Steps taken over steps that the task and the model class recommend, the model's advice first; 1 before training,
+    for a model that comes with its weights, and after an early stop. Also where a checkpoint is measured later."""
+    source = """
+    from harness import Scalar
+    def budget(subject):
+        return [Scalar(name="budget", unit="share", value=subject.budget)]
+    budget.stages = ("initial", "trained")
+    """
+    advised = (
+        MODEL.format(construct="pass", forward="pass")
+        + """
+        recommended_training = {"steps": 40}
+    class Whole(M):
+        @staticmethod
+        def pretrained():
+            return True
+    """
+    )
+    path = plugin_file(advised, "m.py")
+    probe = plugin_file(source) + ":budget"
+
+    def budgets(model: str, task: str = SHORT, **training: Any) -> list[Any]:
+        results = run([model], tmp_path / "run", tasks=[task], probes=[probe], training=SMALL | training)
+        return [record.measurements[0].value for record in results]  # type: ignore[union-attr]
+
+    assert budgets("lstm:hidden=4") == [1.0, 20 / 1000]
+    assert budgets(f"{path}:M") == [1.0, 20 / 40]
+    assert budgets(f"{path}:Whole") == [1.0]
+    assert budgets("lstm:hidden=4", "farm_agreement:sentences=100") == [1.0, 20 / (5 * 2)]
+    early = {"steps": 1000, "patience": 1, "validate_every": 1, "lr": 10.0}
+    assert budgets("lstm:hidden=4", **early) == [1.0, 1.0]
+    run(["lstm:hidden=5"], tmp_path / "run")
+    assert budgets("lstm:hidden=5") == [1.0, 20 / 1000]
+
+
 def test_no_second_model_is_kept_in_memory(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """Neither a copy nor gradients: a model may take all the memory there is for one."""
     source = """
