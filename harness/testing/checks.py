@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from harness.contracts import Skip
+from harness.preflight import random_state_restored
 from harness.registry import describe, place_of_error
 
 Status = Literal["passed", "failed", "not applicable"]
@@ -168,21 +169,6 @@ class Checker:
 
 
 _WAITS = "waits for"
-
-
-@contextmanager
-def random_state_restored(seed: int = 0) -> Iterator[None]:
-    """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
-    states = random_states()
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the stack for each kind of device: slow
-    np.random.seed(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states["torch"])
-        np.random.set_state(states["numpy"])
-        random.setstate(states["random"])
 
 
 @contextmanager

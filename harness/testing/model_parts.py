@@ -48,6 +48,8 @@ def seeded(case: ModelCase) -> str:
 def gradients(case: ModelCase) -> str:
     """A few steps of training; a parameter that starts behind a zero may come later than the others."""
     model = case.build()
+    if case.pretrained:
+        raise NotApplicable("it comes with its weights, and is never trained")
     if not list(model.parameters()):
         raise NotApplicable("it has no parameters; run it with --training steps=0")
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
