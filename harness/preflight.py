@@ -44,8 +44,8 @@ DRAWS = (
     "or a swap"
 )
 MIXES = (
-    "an example's outputs depend on the other examples of its batch: scores change with the batch, and examples are not "
-    "independent (does it normalise over the batch, or take the batch's axis for time?)"
+    "an example's outputs depend on the other examples of its batch: scores change with the batch, and examples are "
+    "not independent (does it normalise over the batch, or take the batch's axis for time?)"
 )
 NOT_CAUSAL = (
     "it is not causal: changing the last {last} of {length} tokens changes outputs before them; scores of tasks that "
@@ -83,7 +83,7 @@ def inspect(subject: Subject, twin: Callable[[], nn.Module] | None = None) -> li
 def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[str]:
     sees, found = getattr(model, "sees", "past"), []
     if sees not in SEES:
-        found.append(f"it says sees = {sees!r}, which is none of {', '.join(SEES)}; it is taken for a model of the past")
+        found.append(f"it says sees = {sees!r}, which is none of {', '.join(map(repr, SEES))}; 'past' is assumed")
     first = [_run(model, sample) for sample in samples]
     _run(model, samples[-1].flip(1))
     again = [_run(model, sample) for sample in samples]
@@ -108,9 +108,7 @@ def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[s
     return found
 
 
-def reads_ahead(
-    run: Callable[[Tensor], Tensor | None], tokens: Tensor, before: Tensor, allowed: float
-) -> int:
+def reads_ahead(run: Callable[[Tensor], Tensor | None], tokens: Tensor, before: Tensor, allowed: float) -> int:
     """A position from which on other tokens change outputs before it: the last one, or else the middle one; 0 if
     neither does.
 
@@ -151,7 +149,7 @@ def changed(
         others[rows, times] += max(1.0, tokens.abs().max().item())
     else:
         known = tokens.unique()
-        others[rows, times] = known[(torch.searchsorted(known, tokens[rows, times]) + 1) % len(known)]
+        others[rows, times] = known[(torch.searchsorted(known, tokens[rows, times].contiguous()) + 1) % len(known)]
     return others
 
 

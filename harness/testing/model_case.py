@@ -57,35 +57,34 @@ class ModelCase:
             return self.given
         if "tokens" not in accepts and "vectors" in accepts:
             return Interface(5, 5, input="vectors", output="numbers")
-        size = self._offered("tokenizer").size if self.pretrained else 11
+        size = self._vocabulary() if self.pretrained else 11
         return Interface(size, size)
 
     @cached_property
     def pretrained(self) -> bool:
         """Whether it comes with its weights."""
-        return hasattr(self.target.code, "pretrained") and bool(self._offered("pretrained"))
+        says = getattr(self.target.code, "pretrained", None)
+        return says is not None and bool(says(**self.target.resolve(self.request).arguments))
 
-    def _offered(self, what: str) -> Any:
-        """What a static method of the model says for the arguments.
+    def _vocabulary(self) -> int:
+        """The number of token ids of a pretrained model, which its tokenizer knows.
 
         Raises:
-            NotApplicable: it offers no tokenizer, so that the size of its vocabulary is not known.
+            NotApplicable: it offers none.
         """
-        arguments = self.target.resolve(self.request).arguments
+        code, arguments = self.target.code, self.target.resolve(self.request).arguments
+        tokenizer, reason = None, ""
         try:
-            if what == "tokenizer" and hasattr(self.target.code, "check_tokenizer"):
-                self.target.code.check_tokenizer(**arguments)
-            offered = getattr(self.target.code, what)(**arguments)
-        except (ValueError, AttributeError) as error:
-            offered, reason = None, f": {error}"
-        else:
-            reason = ""
-        if offered is None:
+            getattr(code, "check_tokenizer", lambda **arguments: None)(**arguments)
+            tokenizer = getattr(code, "tokenizer", lambda **arguments: None)(**arguments)
+        except ValueError as error:
+            reason = f" ({error})"
+        if tokenizer is None:
             raise NotApplicable(
-                f"it is pretrained, and offers no tokenizer that says how large its vocabulary is{reason}; "
-                "check_model(..., interface=Interface(size, size)) does without"
+                f"it is pretrained, and has no tokenizer that says how large its vocabulary is{reason}; from Python, "
+                "check_model(..., interface=Interface(size, size)) says it"
             )
-        return offered
+        return int(tokenizer.size)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -107,13 +106,21 @@ class ModelCase:
             return torch.randn(batch, time, self.interface.input_size, generator=generator)
         return torch.randint(self.interface.input_size, (batch, time), generator=generator)
 
-    def fresh(self) -> nn.Module:
-        """A new model with the slightly trained weights, in the precision of the checks."""
+    def trained(self) -> nn.Module:
+        """A new model with the slightly trained weights, in its own precision."""
         model = self.build()
         with torch.no_grad():
             for parameter, trained in zip(model.parameters(), self._trained, strict=True):
                 parameter.copy_(trained)
+        return model
+
+    def converted(self, model: nn.Module) -> nn.Module:
+        """The model, moved to the precision of the checks."""
         return _double(model) if self.double else model
+
+    def fresh(self) -> nn.Module:
+        """A new model with the slightly trained weights, in the precision of the checks."""
+        return self.converted(self.trained())
 
     def run(self, model: nn.Module, inputs: Tensor, seed: int = 0) -> Tensor:
         """The outputs without gradients; the global random state is seeded, and restored afterwards."""
@@ -128,13 +135,19 @@ class ModelCase:
     def longer(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
         """Longer inputs and their outputs, the shortest first; without those that it cannot take, which the check
         `lengths` is for."""
-        limit = limit if isinstance(limit := getattr(model, "max_length", None), int) else None
-        most = min(limit or 1024, OUTPUTS_AT_ONCE // (2 * self.interface.output_size))
-        for length in sorted({*LONGER, *self.lengths, limit or TIME} - {0, 1}):
-            if length <= most:
+        limit = getattr(model, "max_length", None)
+        limit = limit if isinstance(limit, int) else None
+        ends = [limit] if limit is not None and limit <= 1024 else []
+        most = OUTPUTS_AT_ONCE // (2 * self.interface.output_size)
+        most = most if limit is None else min(limit, most)
+        for length in sorted({*LONGER, *self.lengths, *ends}):
+            if 1 < length <= most:
                 inputs = self.inputs(batch=2, time=length)
-                with contextlib.suppress(Exception):
-                    yield inputs, self.run(model, inputs)
+                try:
+                    outputs = self.run(model, inputs)
+                except Exception:
+                    continue
+                yield inputs, outputs
 
     @cached_property
     def double(self) -> bool:
@@ -221,7 +234,8 @@ class _Precision(TorchFunctionMode):
 
 def _double(model: nn.Module) -> nn.Module:
     """The model in double precision, real and complex."""
-    return model.double()._apply(lambda tensor: tensor.to(torch.complex128) if tensor.is_complex() else tensor)
+    model.double()._apply(lambda tensor: tensor.to(torch.complex128) if tensor.is_complex() else tensor)
+    return model
 
 
 def loose_tensors(model: nn.Module) -> list[str]:

@@ -77,13 +77,12 @@ def _owner(model: nn.Module, parameter: str) -> str:
 
 def state_dict(case: ModelCase) -> None:
     """Saves as the harness keeps checkpoints, and loads into a model built from another seed."""
-    model, other, inputs = case.fresh(), case.build(seed=1), case.inputs()
-    other = other.double() if case.double else other
+    model, other, inputs = case.trained(), case.build(seed=1), case.inputs()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         safetensors.torch.save_model(model, str(path))
         safetensors.torch.load_model(other, str(path))
-    if case.differ(case.run(other, inputs), case.run(model, inputs)):
+    if case.differ(case.run(case.converted(other), inputs), case.run(case.converted(model), inputs)):
         loose = loose_tensors(model)
         held = f": {', '.join(loose)} {'are' if len(loose) > 1 else 'is'} not registered" if loose else ""
         raise Failed(f"after saving and loading, the outputs are others{held}", place(case.target.code))

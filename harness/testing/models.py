@@ -62,6 +62,16 @@ def shape(case: ModelCase) -> str:
     return f"{expected}, {outputs.dtype}"
 
 
+def input_untouched(case: ModelCase) -> None:
+    """Compares the tokens before and after."""
+    inputs = case.inputs()
+    kept = inputs.clone()
+    model = case.build()
+    case.run(model, inputs)
+    if not torch.equal(inputs, kept):
+        raise Failed("it wrote into the tokens it was given", place(type(model).forward))
+
+
 def logits(case: ModelCase) -> None:
     """Whatever the input, probabilities are between 0 and 1 and sum to 1."""
     model = case.fresh()
@@ -72,16 +82,6 @@ def logits(case: ModelCase) -> None:
             "its outputs are probabilities: each row sums to 1; return logits (or log-probabilities)",
             place(type(model).forward),
         )
-
-
-def input_untouched(case: ModelCase) -> None:
-    """Compares the tokens before and after."""
-    inputs = case.inputs()
-    kept = inputs.clone()
-    model = case.build()
-    case.run(model, inputs)
-    if not torch.equal(inputs, kept):
-        raise Failed("it wrote into the tokens it was given", place(type(model).forward))
 
 
 def deterministic(case: ModelCase) -> None:
@@ -163,8 +163,8 @@ def causal(case: ModelCase) -> str:
     if ahead:
         position, earlier = example
         part = _part_that_reads_ahead(case, inputs, position, position + 1)
-        tokens = "1 token" if ahead == 1 else f"{ahead} tokens"
-        reach = "the whole sequence to its end" if ahead == TIME - 1 else f"{tokens} ahead"
+        reach = "1 token ahead" if ahead == 1 else f"{ahead} tokens ahead"
+        reach = "the whole sequence to its end" if ahead == TIME - 1 else reach
         raise Failed(
             f"it sees {reach}, in {part.words}: changing token {position} changes the output at position {earlier}",
             part.where,
@@ -209,12 +209,12 @@ def prefixes(case: ModelCase) -> str:
     _sees_the_past_only(model)
     short = case.inputs()
     longer = list(case.longer(model))
-    wholes = [(short, case.run(model, short), range(1, TIME))]
+    wholes = [(short, case.run(model, short), list(range(1, TIME)))]
     if longer:
         inputs, whole = longer[-1]
-        wholes.append((inputs, whole, [TIME, *(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
-    for inputs, whole, parts in wholes:
-        for length in parts:
+        wholes.append((inputs, whole, [*(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
+    for inputs, whole, starts in wholes:
+        for length in starts:
             part = case.run(model, inputs[:, :length])
             if case.differ(part, whole[:, :length], magnitude(whole)):
                 if case.chaotic(inputs):
@@ -268,20 +268,20 @@ MODEL_CHECKS: tuple[Check, ...] = (
         run=shape,
     ),
     Check(
-        "logits",
-        asks="its outputs for classes are logits, not probabilities",
-        means="the loss applies a softmax to probabilities: it stays far above that of what the model knows",
-        fix="return what goes into the softmax; log_softmax will do as well",
-        run=logits,
-        after=("deterministic",),
-    ),
-    Check(
         "input_untouched",
         asks="a forward pass does not write into its input",
         means="the task's targets and all later probes would see other data than the model was given",
         fix="replace in-place operations on the tokens (`tokens[...] = `, `add_`) by new tensors",
         run=input_untouched,
         after=("shape",),
+    ),
+    Check(
+        "logits",
+        asks="its outputs for classes are logits, not probabilities",
+        means="the loss applies a softmax to probabilities: it stays far above that of what the model knows",
+        fix="return what goes into the softmax; log_softmax will do as well",
+        run=logits,
+        after=("input_untouched",),
     ),
     Check(
         "deterministic",
