@@ -7,6 +7,8 @@ input). Every other keyword argument, annotated, is the model's configuration. O
 
     accepts = ("tokens",)          # input kinds: "tokens", "vectors"
     recommended_training = {"lr": 3e-3}   # what suits this architecture; suites and users may override
+    sees = "past"                  # what an output may depend on: "past" (its own token and earlier ones; every model
+                                   # that does not say otherwise) or "all" (an encoder; the instance may say so, too)
 
 and optional static or class methods, called with the resolved arguments before anything is built (tasks may have
 `check_arguments` and `files` too):
@@ -41,6 +43,9 @@ from harness.vocabulary import Stage
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
+
+SEES = ("past", "all")
+"""What a model may say that its outputs see. One that sees all is not asked to be causal."""
 
 OUTPUTS_AT_ONCE = 2**26
 """The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""

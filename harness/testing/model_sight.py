@@ -10,6 +10,7 @@ from harness.attention import attention_patterns, check_cut, edges_after, observ
 from harness.contracts import Batch, Skip
 from harness.errors import RequestError
 from harness.gradients import input_embedding, input_gradients
+from harness.preflight import changed, difference
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.model_case import TIME, ModelCase
 from harness.testing.places import place
@@ -58,7 +59,7 @@ def attention(case: ModelCase) -> str:
             raise Failed(f"rows of the attention pattern of layer {layer} do not sum to 1", place(type(model)))
     with observe() as seen:
         observed = case.run(model, inputs)
-    if case.difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
+    if difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
         raise Failed("observing its attention changes its outputs", place(type(model).forward))
     heads = ", ".join(str(pattern.shape[1]) for pattern in patterns)
     if not seen.patterns:
@@ -68,7 +69,7 @@ def attention(case: ModelCase) -> str:
 
 def _cut(case: ModelCase, model: nn.Module, inputs: Tensor) -> str:
     position = torch.full((len(inputs),), 2)
-    swapped = case.changed(inputs, 2)
+    swapped = changed(inputs, times=slice(2, 3))
     try:
         with torch.no_grad():
             outcome = check_cut(model, case.cast(inputs), case.cast(swapped), edges_after(position, TIME))
