@@ -1,5 +1,6 @@
 """One probe looks at one model on one task: whether it can, and what it measures, validated."""
 
+from harness.blame import blame
 from harness.build import load_planned
 from harness.contracts import Subject, seeded
 from harness.needs import unmet
@@ -37,7 +38,8 @@ def unmet_need(registry: Registry, cell: Cell, subject: Subject) -> str:
     """Why the cell's probe cannot look at this model and task, or "".
 
     Raises:
-        PluginError: the probe does not load, or asks for something that is no need.
+        PluginError: the probe does not load, or asks for something that is no need; or the model raised.
     """
     needs = getattr(load_use(registry, "probe", cell.probe).code, "needs", ())
-    return unmet(needs, subject)
+    with blame(cell.trial.model, f"being asked for what {cell.probe.label!r} needs"):
+        return unmet(needs, subject)

@@ -3,8 +3,10 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +21,7 @@ from harness.contracts import Batch, Condition, Skip, Subject, Task
 from harness.errors import PluginError, StoreError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
 from harness.plan import Planned, merged_training
+from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.registry import Registry, default_registry
@@ -72,6 +75,7 @@ class _Run:
     trained: Trained | None = None
     data: str = ""
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     batches: dict[Condition, Batch] = field(default_factory=dict)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
@@ -86,6 +90,7 @@ class _Run:
             registry = default_registry()
             registry.notify("harness_trial_started", trial=planned.trial)
             self._build(registry)
+            self._inspect(registry)
         except Skip as skip:
             for cell in planned.cells:
                 yield self._write(cell, "skipped", reason=str(skip))
@@ -135,6 +140,14 @@ class _Run:
                 raise ValueError(f"it returned {received} where (batch, time, outputs) = {expected} is expected")
             if not torch.isfinite(outputs).all():
                 raise ValueError("its outputs are not finite (NaN or infinity) before any training")
+
+    def _inspect(self, registry: Registry) -> None:
+        """Warn of a model that is no fair subject; never a reason to stop."""
+        trial = self.work.planned.trial
+        other = trial.model_copy(update={"seed": trial.seed + 1})
+        twin = None if trial.pretrained else partial(build_model, registry, other, self.task.interface)
+        with suppress(Exception), blame(trial.model, "being inspected"):
+            self.warnings = inspect(self._subject("initial"), twin)
 
     def _subject(self, stage: Stage) -> Subject:
         trial = self.work.planned.trial
@@ -246,6 +259,7 @@ class _Run:
             device=trial.device,
             data=self.data,
             notes=self.notes,
+            warnings=self.warnings,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
             provenance=provenance(trial.device, self.work.threads, self.work.revision, self.work.dirty),
             **outcome,

@@ -15,7 +15,7 @@ import torch
 from conftest import SHORT, SMALL
 
 import harness
-from harness import api
+from harness import api, runner
 from harness.blame import Aside
 from harness.schema import Record
 from harness.store import RunDirectory
@@ -379,6 +379,46 @@ def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: 
     assert budgets("lstm:hidden=4", **early) == [1.0, 1.0]
     run(["lstm:hidden=5"], tmp_path / "run")
     assert budgets("lstm:hidden=5") == [1.0, 20 / 1000]
+
+
+def test_a_model_that_is_no_fair_subject_is_said_to_be(
+    tmp_path: Path, plugin_file: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that sees the future, and prints: in every record of its trial, and when more is measured later."""
+    ahead = "print('forward'); logits = logits + logits.mean(1, keepdim=True)"
+    probes = [plugin_file("def p(subject):\n    1 / 0", "p.py") + ":p", "attention_to_subject", "grad_reach"]
+    models = [plugin_file(MODEL.format(construct="pass", forward=ahead)) + ":M", "lstm:hidden=8"]
+    results = run(models, tmp_path / "run", probes=probes)
+    assert statuses(results) == 2 * ["failed", "skipped", "ok", "ok"]
+    said = [[warning[:16] for warning in record.warnings] for record in results]
+    assert said == 4 * [["it is not causal"]] + 4 * [[]]
+    (more,) = run(models[:1], tmp_path / "run", probes=["accuracy"]).records
+    assert more.warnings == results.records[0].warnings
+    assert "forward" not in capsys.readouterr().out
+
+
+def test_seeds_that_make_no_difference_are_said_to_be(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Of a model that seeds itself, and not of one that comes with its weights."""
+    source = MODEL.format(construct="torch.manual_seed(0)", forward="pass")
+    path = plugin_file(source + "        pass\n    class Whole(M):\n        pretrained = staticmethod(lambda: True)")
+    seeded, whole = run([f"{path}:M", f"{path}:Whole"], tmp_path / "run")
+    assert [warning[:18] for warning in seeded.warnings] == ["its weights do not"]
+    assert whole.warnings == []
+
+
+def test_looking_for_warnings_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a number nor, whatever goes wrong there, a status."""
+    probes = ["accuracy", "grad_reach"]
+    looked = run(["gpt:layers=1"], tmp_path / "a", probes=probes)
+
+    def broken(*_: Any) -> list[str]:
+        torch.manual_seed(99)
+        raise MemoryError
+
+    monkeypatch.setattr(runner, "inspect", broken)
+    without = run(["gpt:layers=1"], tmp_path / "b", probes=probes)
+    assert statuses(without) == ["ok", "ok", "ok"]
+    assert [*map(numbers, looked)] == [*map(numbers, without)]
 
 
 def test_no_second_model_is_kept_in_memory(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
