@@ -7,6 +7,8 @@ input). Every other keyword argument, annotated, is the model's configuration. O
 
     accepts = ("tokens",)          # input kinds: "tokens", "vectors"
     recommended_training = {"lr": 3e-3}   # what suits this architecture; suites and users may override
+    sees = "past"                  # what an output may depend on: "past" (its own token and earlier ones; every model
+                                   # that does not say otherwise) or "all" (an encoder; the instance may say so, too)
 
 and optional static or class methods, called with the resolved arguments before anything is built (tasks may have
 `check_arguments` and `files` too):
@@ -41,6 +43,9 @@ from harness.vocabulary import Stage
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
+
+SEES = ("past", "all")
+"""What a model may say that its outputs see. One that sees all is not asked to be causal."""
 
 OUTPUTS_AT_ONCE = 2**26
 """The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""
@@ -216,7 +221,8 @@ class Task:
     fixed_data: ClassVar[bool] = False
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """An endless stream of training batches (a finite set starts over, reshuffled)."""
+        """An endless stream of training batches. A finite set starts over, reshuffled. Each pass gives every example
+        once, so that 5 epochs are 5 passes: its last batch is smaller where `batch_size` does not divide."""
         raise NotImplementedError
 
     def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
@@ -306,7 +312,7 @@ class Subject:
         generator: a CPU generator of the probe's own; the same cell always gets the same one.
         trial: what the runner was asked for, for probes that build the model again elsewhere; None outside a run.
         budget: how long the model was trained, as a share of the steps that its task and its own class recommend; 1
-            where nothing is trained, or training stopped early because it was done.
+            before training, for a model that comes with its weights, and where training stopped early.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -192,23 +192,28 @@ def _check_tokenizer(model: _Resolved, task: _Resolved) -> None:
 
 def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Training:
     """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
+    return merged_training(*(each.attribute("recommended_training", {}) for each in (task, model)), *asked)
+
+
+def merged_training(*layers: Mapping[str, Any]) -> Training:
+    """The defaults with what each layer sets; later ones win.
+
+    Raises:
+        RequestError: there is no such setting, or its value does not fit.
+    """
     merged: dict[str, Any] = {}
-    for layer in (
-        dict(task.attribute("recommended_training", {})),
-        dict(model.attribute("recommended_training", {})),
-        *asked,
-    ):
+    for layer in layers:
         for name in layer:
             if name not in Training.model_fields:
                 known = Training.model_fields
                 guess = did_you_mean(name, known)
                 raise RequestError(f"there is no training setting {name!r}.{guess} Settings: {', '.join(known)}.")
-        layer = {name: None if value == "none" else value for name, value in layer.items()}
-        if layer.get("steps") is not None and "epochs" not in layer:
-            layer["epochs"] = None
-        if layer.get("epochs") is not None and "steps" not in layer:
-            layer["steps"] = None
-        merged |= layer
+        values = {name: None if value == "none" else value for name, value in layer.items()}
+        if values.get("steps") is not None and "epochs" not in values:
+            values["epochs"] = None
+        if values.get("epochs") is not None and "steps" not in values:
+            values["steps"] = None
+        merged |= values
     try:
         return Training.model_validate(merged)
     except ValidationError as error:
@@ -253,7 +258,10 @@ def core_digest() -> str:
     """Version of the harness and digest of its own code that decides what is measured."""
     digest = hashlib.sha256(__version__.encode())
     here = Path(__file__).parent
-    names = ("contracts", "gradients", "needs", "runner", "statistics", "timing", "training")
+    names = (
+        *("build", "contracts", "gradients", "isolation", "needs", "probing", "runner"),
+        *("statistics", "timing", "training"),
+    )
     for path in sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]

@@ -1,46 +1,34 @@
 """From a trial to its records: build, measure, train once, measure again, write each record as soon as it is known."""
 
 import hashlib
-import random
-import sys
 import time
-import traceback
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast
+from typing import Any, Literal
 
-import numpy
 import safetensors
 import safetensors.torch
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Condition, Skip, Subject, Task, seeded
-from harness.errors import HarnessError, PluginError, StoreError
-from harness.needs import unmet
-from harness.plan import Planned
+from harness.blame import blame, failure
+from harness.build import build_model, build_task
+from harness.contracts import Batch, Condition, Skip, Subject, Task
+from harness.errors import PluginError, StoreError
+from harness.isolation import changed, fingerprint, one_trial, seed_everything
+from harness.plan import Planned, merged_training
+from harness.preflight import inspect
+from harness.probing import measure, unmet_need
 from harness.provenance import provenance
-from harness.registry import Registry, default_registry, describe, place_of_error
-from harness.schema import (
-    Cell,
-    Curve,
-    Failure,
-    Matrix,
-    ModelUse,
-    PluginUse,
-    Record,
-    Scalar,
-    Timing,
-    Trained,
-)
+from harness.registry import Registry, default_registry
+from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.store import RunDirectory, replaced
-from harness.suites import Request
-from harness.targets import Target, load_use
-from harness.training import train
+from harness.targets import load_use
+from harness.training import budget_share, train
 from harness.vocabulary import Stage
 
 Progress = Callable[[float], None]
@@ -67,7 +55,7 @@ def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[R
     """
     run, written = _Run(work, progress), set()
     try:
-        with _one_trial(work):
+        with one_trial(torch.device(work.planned.trial.device), work.threads):
             for record in run.records():
                 written.add(record.id)
                 yield record
@@ -75,32 +63,6 @@ def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[R
         raise
     except Exception as error:  # the device itself failed, for example
         yield from run._fail([cell for cell in work.planned.cells if cell.id not in written], failure(error))
-
-
-@contextmanager
-def _one_trial(work: Work) -> Iterator[None]:
-    """Fixed threads and a random state of the trial's own; the caller's are restored."""
-    device = torch.device(work.planned.trial.device)
-    threads, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
-    states = random.getstate(), numpy.random.get_state()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.set_num_threads(work.threads)
-        torch.backends.cudnn.allow_tf32 = False  # ten bits of a mantissa are too few for a leak of exactly 0
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
-            torch.backends.cudnn.allow_tf32 = tf32
-            random.setstate(states[0])
-            numpy.random.set_state(states[1])
-
-
-def _seed_everything(what: str, seed: int) -> None:
-    """Whatever a plugin draws from a global random state depends on the trial alone."""
-    number = seeded(what, seed).initial_seed()
-    torch.manual_seed(number)
-    random.seed(number)
-    numpy.random.seed(number % 2**32)
 
 
 @dataclass
@@ -113,9 +75,11 @@ class _Run:
     trained: Trained | None = None
     data: str = ""
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     batches: dict[Condition, Batch] = field(default_factory=dict)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
+    recommended: Training = field(init=False)
 
     def records(self) -> Iterator[Record]:
         planned = self.work.planned
@@ -126,6 +90,7 @@ class _Run:
             registry = default_registry()
             registry.notify("harness_trial_started", trial=planned.trial)
             self._build(registry)
+            self._inspect(registry)
         except Skip as skip:
             for cell in planned.cells:
                 yield self._write(cell, "skipped", reason=str(skip))
@@ -152,26 +117,11 @@ class _Run:
 
     def _build(self, registry: Registry) -> None:
         trial = self.work.planned.trial
-        device = torch.device(trial.device)
-        task_target, model_target = (_planned(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
-        supplied = {}
-        if task_target.wants("tokenizer"):
-            with blame(trial.model, "giving its tokenizer"):
-                offered = getattr(model_target.code, "tokenizer", lambda **arguments: None)
-                supplied["tokenizer"] = offered(**trial.model.arguments)
-        with blame(trial.task, "being constructed"):
-            self.task = task_target.build(trial.task.arguments, **supplied)
+        self.task = build_task(registry, trial)
         self.notes = [str(note) for note in self.task.notes]
-        interface = self.task.interface
-        accepts = getattr(model_target.code, "accepts", ("tokens",))
-        if interface.input not in accepts:
-            raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(accepts)}")
-        _seed_everything("model", trial.seed)
-        with blame(trial.model, "being constructed"):
-            model = model_target.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)
-            if not isinstance(model, nn.Module):
-                raise TypeError(f"it gave a {type(model).__name__}; a model is a torch.nn.Module")
-            self.model = model.to(device)
+        self.model = build_model(registry, trial, self.task.interface)
+        codes = (load_use(registry, kind, getattr(trial, kind)).code for kind in ("task", "model"))
+        self.recommended = merged_training(*(getattr(code, "recommended_training", {}) for code in codes))
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._check_forward(self._subject("initial"))
 
@@ -191,10 +141,19 @@ class _Run:
             if not torch.isfinite(outputs).all():
                 raise ValueError("its outputs are not finite (NaN or infinity) before any training")
 
+    def _inspect(self, registry: Registry) -> None:
+        """Warn of a model that is no fair subject; never a reason to stop."""
+        trial = self.work.planned.trial
+        other = trial.model_copy(update={"seed": trial.seed + 1})
+        twin = None if trial.pretrained else partial(build_model, registry, other, self.task.interface)
+        with suppress(Exception), blame(trial.model, "being inspected"):
+            self.warnings = inspect(self._subject("initial"), twin)
+
     def _subject(self, stage: Stage) -> Subject:
         trial = self.work.planned.trial
         self.model.eval()
         examples = self.work.planned.cells[0].examples
+        trained = self.trained if stage == "trained" else None
         return Subject(
             self.model,
             self.task,
@@ -204,6 +163,7 @@ class _Run:
             examples=examples,
             batches=self.batches,
             trial=trial,
+            budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
 
     def _train(self, registry: Registry) -> None:
@@ -218,7 +178,7 @@ class _Run:
                 self.trained = trained
                 return
         # whether the initial stage was measured must not change what training draws
-        _seed_everything("training", trial.seed)
+        seed_everything("training", trial.seed)
         with blame(trial.model, f"training on {trial.task.label!r}"):
             outcome = train(
                 self.model, self.task, trial.training, trial.seed, torch.device(trial.device), self.progress
@@ -237,21 +197,21 @@ class _Run:
         if not cells:
             return
         subject = self._subject(stage)
-        before = _fingerprint(self.model)
+        before = fingerprint(self.model)
         for cell in cells:
             self.model.zero_grad(set_to_none=True)
             self.model.eval()
-            started, changed = time.perf_counter(), set[str]()
+            started, spoilt = time.perf_counter(), list[str]()
             try:
-                if reason := self._unmet(cell, registry, subject):
+                if reason := unmet_need(registry, cell, subject):
                     raise Skip(reason)
                 with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
                     try:
-                        measurements = self._measure(cell, subject, registry)
+                        measurements = measure(registry, cell, subject)
                     finally:
-                        changed = _changed(before, self.model)
-                    if changed:
-                        names = ", ".join(sorted(changed)[:3])
+                        spoilt = changed(before, self.model)
+                    if spoilt:
+                        names = ", ".join(spoilt[:3])
                         raise RuntimeError(f"it changed the model ({names}); measure a copy.deepcopy of it instead")
             except Skip as skip:
                 record = self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
@@ -261,39 +221,16 @@ class _Run:
                 seconds = time.perf_counter() - started
                 record = self._write(cell, "ok", measurements=measurements, seconds=seconds)
             yield record
-            if changed:
+            if spoilt:
                 self._build(registry)  # as it was constructed; what was trained comes back from its checkpoint
                 if stage == "trained" and not cell.trial.pretrained:
                     self._train(registry)
                 subject = self._subject(stage)
 
-    def _measure(self, cell: Cell, subject: Subject, registry: Registry) -> list[Scalar | Curve | Matrix]:
-        target = _planned(registry, "probe", cell.probe)
-        # by what is asked, and not by the model: sham positions and swaps are the same for all models
-        subject.generator = seeded("probe", cell.probe.label, cell.trial.task.label, cell.trial.seed, cell.stage)
-        if isinstance(target.code, type):
-            result = target.build(cell.probe.arguments)(subject)
-        else:
-            result = target.build(cell.probe.arguments, subject=subject)
-        measurements = list(result)
-        for measurement in measurements:
-            if not isinstance(measurement, Scalar | Curve | Matrix):
-                raise TypeError(f"it gave {measurement!r:.60}; a probe yields Scalar, Curve or Matrix")
-        measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
-        names = [measurement.name for measurement in measurements]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"it gave {', '.join(sorted(twice))} twice; names of measurements are unique")
-        return measurements
-
-    def _unmet(self, cell: Cell, registry: Registry, subject: Subject | None = None) -> str:
-        """Why the probe cannot look at this model and task, or ""."""
-        needs = getattr(load_use(registry, "probe", cell.probe).code, "needs", ())
-        return unmet(needs, subject or self._subject(cell.stage))
-
     def _pointless(self, cell: Cell, registry: Registry) -> bool:
         """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""
         try:
-            return bool(self._unmet(cell, registry))
+            return bool(unmet_need(registry, cell, self._subject(cell.stage)))
         except PluginError:
             return True
 
@@ -322,6 +259,7 @@ class _Run:
             device=trial.device,
             data=self.data,
             notes=self.notes,
+            warnings=self.warnings,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
             provenance=provenance(trial.device, self.work.threads, self.work.revision, self.work.dirty),
             **outcome,
@@ -333,76 +271,6 @@ class _Run:
 def failed_records(work: Work, cells: list[Cell], error: Failure) -> list[Record]:
     """Write `failed` for cells whose process died."""
     return list(_Run(work, lambda share: None)._fail(cells, error))
-
-
-def _planned(registry: Registry, kind: str, use: PluginUse) -> Target:
-    """The plugin's code, if it is still what the plan was made for."""
-    target = load_use(registry, kind, use)
-    if target.resolve(Request(name=use.name, arguments=use.arguments)).digest != use.digest:
-        raise PluginError(
-            f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again "
-            "(in a notebook, restart the kernel)"
-        )
-    return target
-
-
-def _fingerprint(model: nn.Module) -> dict[str, int]:
-    """A checksum of each parameter and buffer: a copy would take the memory of a second model."""
-    tensors = model.state_dict().items()
-    return {name: zlib.crc32(each.cpu().contiguous().unsqueeze(-1).view(torch.uint8).numpy()) for name, each in tensors}
-
-
-def _changed(before: dict[str, int], model: nn.Module) -> set[str]:
-    """The names of parameters and buffers that are not what they were."""
-    return {name for name, _ in before.items() ^ _fingerprint(model).items()}
-
-
-@contextmanager
-def blame(use: PluginUse, doing: str) -> Iterator[None]:
-    """Around a plugin's code: whatever it raises becomes a `PluginError` that names it (the cause keeps its traceback),
-    and what it prints goes to standard error, since standard output is for results."""
-    try:
-        with redirect_stdout(cast(TextIO, Aside())):
-            yield
-    except (Skip, HarnessError):
-        raise
-    except (Exception, SystemExit) as error:
-        origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
-        place = _place(error, use)
-        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{place}") from error
-
-
-class Aside:
-    """Standard error for what plugins print. On a terminal, a progress bar on the line gives way to it."""
-
-    def __init__(self) -> None:
-        self.at_start = True
-
-    def write(self, text: str) -> int:
-        erase = "\r\x1b[K" if self.at_start and text and sys.stderr.isatty() else ""
-        self.at_start = text.endswith("\n") if text else self.at_start
-        return sys.stderr.write(erase + text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-
-def _place(error: BaseException, use: PluginUse) -> str:
-    """The innermost frame in the plugin's own file or package; if there is none, in whatever it uses."""
-    place = use.target.rpartition(":")[0]
-    package = sys.modules.get(place.partition(".")[0])
-    own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
-    own = own.parent if own.name == "__init__.py" else own
-    frames = traceback.extract_tb(error.__traceback__)
-    found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
-    where = f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else place_of_error(error)
-    return f" (at {where})" if where else ""
-
-
-def failure(error: BaseException) -> Failure:
-    """An exception as a record keeps it."""
-    kind = type(error.__cause__ or error).__name__
-    return Failure(type=kind, message=str(error), traceback="".join(traceback.format_exception(error)))
 
 
 def _data_digest(subject: Subject) -> str:

@@ -173,7 +173,7 @@ class Training(Strict):
     steps: Count | None = Field(1000, ge=0)
     """Optimiser steps; give this or `epochs`."""
     epochs: Finite | None = Field(None, gt=0)
-    """Passes over a finite training set; instead of `steps`."""
+    """Passes over a finite training set, each example once in each; also a fraction of one. Instead of `steps`."""
     batch_size: Count = Field(64, ge=1)
     """Sequences per step."""
     validate_every: Count = Field(100, ge=1)

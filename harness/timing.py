@@ -69,17 +69,13 @@ def measure(order: Order) -> Timings:
     """The measurement itself, in this process."""
     import torch
 
+    from harness.build import build_model, build_task
     from harness.registry import default_registry, describe
-    from harness.targets import load_use
 
     torch.set_num_threads(order.threads)
-    torch.manual_seed(0)
     registry, trial = default_registry(), order.trial
-    interface = load_use(registry, "task", trial.task).build(trial.task.arguments).interface
-    model = load_use(registry, "model", trial.model).build(
-        trial.model.arguments, vocab_size=interface.input_size, interface=interface
-    )
-    model.to(trial.device)
+    interface = build_task(registry, trial).interface
+    model = build_model(registry, trial, interface)
 
     def finish() -> None:
         if trial.device != "cpu":

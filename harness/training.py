@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 
 def total_steps(training: Training, task: Task) -> int:
-    """Optimiser steps of the whole training.
+    """Optimiser steps of the whole training; the last batch of a pass over a finite set is a step, too, however small.
 
     Raises:
         PluginError: epochs are asked for, and the task's stream has no end.
@@ -45,7 +45,18 @@ def total_steps(training: Training, task: Task) -> int:
             "(its `examples` is None); give steps instead, for example --training steps=1000"
         )
     assert training.epochs is not None
-    return math.ceil(training.epochs * task.examples / training.batch_size)
+    batches = math.ceil(task.examples / training.batch_size)
+    return math.ceil(
+        round(training.epochs * batches, 6)
+    )  # 1.1 passes of 10 batches are 11 steps, not 11.000000000000002
+
+
+def budget_share(trained: Trained, recommended: Training, task: Task) -> float:
+    """Steps taken, as a share of those that are recommended; 1 where training stopped early because nothing more was
+    gained, and where the advice cannot be followed (epochs of an endless stream)."""
+    endless = recommended.epochs is not None and task.examples is None
+    wanted = 0 if endless else total_steps(recommended, task)
+    return 1.0 if trained.stopped == "early stop" or wanted == 0 else trained.steps / wanted
 
 
 def train(

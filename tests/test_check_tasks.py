@@ -200,6 +200,41 @@ class Ends(Marked):
         yield from itertools.islice(super().train(batch_size, generator), 3)
 
 
+class Finite(Marked):
+    """Twenty examples, which start over in a new order."""
+
+    def __init__(self, examples: int = 20) -> None:
+        self.examples = examples
+
+    def train(self, batch_size, generator):
+        while True:
+            for rows in torch.randperm(self.examples, generator=generator).split(batch_size):
+                yield self.chosen(rows, generator)
+
+    def chosen(self, rows, generator):
+        batch = self._draw(len(rows), 2, "", generator)
+        batch.tokens[:, 1], batch.tokens[:, 2] = 4 + rows % 4, 4 + rows // 8
+        batch.tokens[:, 0] = batch.targets[:, -1] = rows // 2 % 4
+        return batch
+
+
+class Across(Finite):
+    """Batches run across the end of a pass."""
+
+    def train(self, batch_size, generator):
+        orders = torch.cat([torch.randperm(self.examples, generator=generator) for _ in range(40)])
+        while True:
+            for rows in orders.split(batch_size):
+                yield self.chosen(rows, generator)
+
+
+class Redrawn(Finite):
+    """Draws each batch from the set anew."""
+
+    def chosen(self, rows, generator):
+        return super().chosen(torch.randint(self.examples, rows.shape, generator=generator), generator)
+
+
 class ExtraMetric(Marked):
     def summarise(self, scores):
         return {**super().summarise(scores), "loss": 1.0}
@@ -295,6 +330,8 @@ CAUGHT = [
     (PythonState, "random_state", "depends on the global random state"),
     (SeedsGlobally, "random_state", "draws from the global random state of torch"),
     (Ends, "endless", "the training stream ends after 3 batches of 16"),
+    (Across, "passes", "of 20 examples, the first pass has 11 and 11"),
+    (Redrawn, "passes", "of the 20 examples of the second pass were not in the first"),
     (ExtraMetric, "metrics", "summarise() gives accuracy, loss; `metrics` names accuracy"),
     (OneScore, "metrics", "one value for each of 32 examples is expected"),
     (Centred, "chunks", "'accuracy' of an example depends on the other examples"),
@@ -320,7 +357,18 @@ def test_a_wrong_task_is_caught_by_the_check_for_it(task: type, name: str, said:
     assert ".py:" in result.where
 
 
-ALONE = (AlwaysSeedZero, SameTestSet, Ends, CueOffByOne, Percent, WrongChance, LossEverywhere, SamePartners)
+ALONE = (
+    AlwaysSeedZero,
+    SameTestSet,
+    Ends,
+    Across,
+    Redrawn,
+    CueOffByOne,
+    Percent,
+    WrongChance,
+    LossEverywhere,
+    SamePartners,
+)
 
 
 @pytest.mark.parametrize("task", ALONE)
@@ -330,7 +378,7 @@ def test_one_mistake_is_one_failure(task: type) -> None:
     assert [result.check.name for result in check_task(task).failed] == [expected]
 
 
-@pytest.mark.parametrize("task", [Marked, Plain, Numbers])
+@pytest.mark.parametrize("task", [Marked, Finite, Plain, Numbers])
 def test_a_right_task_passes(task: type[Task]) -> None:
     """With marks or without, with tokens or with real numbers."""
     report = check_task(task)

@@ -15,8 +15,8 @@ import torch
 from conftest import SHORT, SMALL
 
 import harness
-from harness import api
-from harness.runner import Aside
+from harness import api, runner
+from harness.blame import Aside
 from harness.schema import Record
 from harness.store import RunDirectory
 
@@ -343,6 +343,82 @@ def test_a_probe_that_fails_halfway_leaves_the_model_as_it_was(tmp_path: Path, p
     assert beside.records[0].error is not None
     assert "ValueError: too late" in beside.records[0].error.message
     assert numbers(beside.records[1]) == numbers(alone.records[0])
+
+
+def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Steps taken over steps that the task and the model class recommend, the model's advice first; 1 before training,
+    for a model that comes with its weights, and after an early stop. Also where a checkpoint is measured later."""
+    source = """
+    from harness import Scalar
+    def budget(subject):
+        return [Scalar(name="budget", unit="share", value=subject.budget)]
+    budget.stages = ("initial", "trained")
+    """
+    advised = (
+        MODEL.format(construct="pass", forward="pass")
+        + """
+        recommended_training = {"steps": 40}
+    class Whole(M):
+        @staticmethod
+        def pretrained():
+            return True
+    """
+    )
+    path = plugin_file(advised, "m.py")
+    probe = plugin_file(source) + ":budget"
+
+    def budgets(model: str, task: str = SHORT, **training: Any) -> list[Any]:
+        results = run([model], tmp_path / "run", tasks=[task], probes=[probe], training=SMALL | training)
+        return [record.measurements[0].value for record in results]  # type: ignore[union-attr]
+
+    assert budgets("lstm:hidden=4") == [1.0, 20 / 1000]
+    assert budgets(f"{path}:M") == [1.0, 20 / 40]
+    assert budgets(f"{path}:Whole") == [1.0]
+    assert budgets("lstm:hidden=4", "farm_agreement:sentences=100") == [1.0, 20 / (5 * 2)]
+    early = {"steps": 1000, "patience": 1, "validate_every": 1, "lr": 10.0}
+    assert budgets("lstm:hidden=4", **early) == [1.0, 1.0]
+    run(["lstm:hidden=5"], tmp_path / "run")
+    assert budgets("lstm:hidden=5") == [1.0, 20 / 1000]
+
+
+def test_a_model_that_is_no_fair_subject_is_said_to_be(
+    tmp_path: Path, plugin_file: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that sees the future, and prints: in every record of its trial, and when more is measured later."""
+    ahead = "print('forward'); logits = logits + logits.mean(1, keepdim=True)"
+    probes = [plugin_file("def p(subject):\n    1 / 0", "p.py") + ":p", "attention_to_subject", "grad_reach"]
+    models = [plugin_file(MODEL.format(construct="pass", forward=ahead)) + ":M", "lstm:hidden=8"]
+    results = run(models, tmp_path / "run", probes=probes)
+    assert statuses(results) == 2 * ["failed", "skipped", "ok", "ok"]
+    said = [[warning[:16] for warning in record.warnings] for record in results]
+    assert said == 4 * [["it is not causal"]] + 4 * [[]]
+    (more,) = run(models[:1], tmp_path / "run", probes=["accuracy"]).records
+    assert more.warnings == results.records[0].warnings
+    assert "forward" not in capsys.readouterr().out
+
+
+def test_seeds_that_make_no_difference_are_said_to_be(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Of a model that seeds itself, and not of one that comes with its weights."""
+    source = MODEL.format(construct="torch.manual_seed(0)", forward="pass")
+    path = plugin_file(source + "        pass\n    class Whole(M):\n        pretrained = staticmethod(lambda: True)")
+    seeded, whole = run([f"{path}:M", f"{path}:Whole"], tmp_path / "run")
+    assert [warning[:18] for warning in seeded.warnings] == ["its weights do not"]
+    assert whole.warnings == []
+
+
+def test_looking_for_warnings_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a number nor, whatever goes wrong there, a status."""
+    probes = ["accuracy", "grad_reach"]
+    looked = run(["gpt:layers=1"], tmp_path / "a", probes=probes)
+
+    def broken(*_: Any) -> list[str]:
+        torch.manual_seed(99)
+        raise MemoryError
+
+    monkeypatch.setattr(runner, "inspect", broken)
+    without = run(["gpt:layers=1"], tmp_path / "b", probes=probes)
+    assert statuses(without) == ["ok", "ok", "ok"]
+    assert [*map(numbers, looked)] == [*map(numbers, without)]
 
 
 def test_no_second_model_is_kept_in_memory(tmp_path: Path, plugin_file: Callable[..., str]) -> None:

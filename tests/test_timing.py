@@ -58,6 +58,44 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
     assert lstm.trained is None
 
 
+TEXT = """
+from torch import nn
+from harness import Interface
+from harness.testing.samples import Plain
+
+class Letters:
+    start, unknown = 0, None
+    def __init__(self, size: int) -> None:
+        self.size = size
+    def encode(self, text):
+        return [ord(letter) - 96 for letter in text], [(i, i + 1) for i in range(len(text))]
+    def token(self, name):
+        return None
+    def name(self, token):
+        return chr(96 + token)
+
+class Reads(nn.Sequential):
+    def __init__(self, vocab_size: int, *, letters: int = 26) -> None:
+        super().__init__(nn.Embedding(vocab_size, 4), nn.Linear(4, vocab_size))
+    @staticmethod
+    def tokenizer(letters):
+        return Letters(letters + 1)
+
+class Text(Plain):
+    def __init__(self, tokenizer) -> None:
+        self.interface = Interface(tokenizer.size, tokenizer.size)
+"""
+
+
+def test_a_model_is_timed_on_text(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """In the timing process, too, the task gets the model's tokenizer."""
+    path = plugin_file(TEXT)
+    probe = "speed:lengths=[4],budget=0.05"
+    (timed,) = harness.run([f"{path}:Reads"], [f"{path}:Text"], probes=[probe], seeds=1, out=tmp_path / "run").records
+    assert timed.error is None
+    assert measured(timed, "forward").y[0] > 0
+
+
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
     probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.05"

@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from harness_plugins.models.lstm import LSTM
+from harness_plugins.tasks.farm_agreement import FarmAgreement
 from harness_plugins.tasks.recall import Recall
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -169,9 +171,24 @@ def test_early_stop_keeps_the_best_parameters() -> None:
     assert model.weight.item() ** 2 < outcome.learning_curve[-1]["validation_loss"]
 
 
-def test_epochs_count_examples() -> None:
-    """8 examples, 2 epochs, batches of 3: ceil(16 / 3) steps; an endless stream has no epochs."""
+@pytest.mark.parametrize(("sentences", "batch_size"), [(20, 64), (65, 64), (100, 64), (128, 64)])
+def test_epochs_are_passes(sentences: int, batch_size: int) -> None:
+    """In five epochs each example is seen five times, whether or not the batch size divides the training set."""
+    task = FarmAgreement(sentences=sentences)
+    steps = total_steps(Training(steps=None, epochs=5, batch_size=batch_size), task)
+    seen: Counter[tuple[int, ...]] = Counter()
+    for batch in islice(task.train(batch_size, seeded("train", 0)), steps):
+        seen.update(tuple(row[mask].tolist()) for row, mask in zip(batch.tokens, batch.mask, strict=True))
+    assert seen.total() == 5 * sentences
+    assert all(count % 5 == 0 for count in seen.values())  # a sentence may be in the set more than once
+
+
+def test_steps_of_epochs() -> None:
+    """8 examples are 3 batches of 3, the last one smaller; a fraction of a pass is rounded up to whole batches, unless
+    only a float's last digit is above; an endless stream has no epochs."""
     assert total_steps(Training(steps=None, epochs=2, batch_size=3), Line()) == 6
+    assert total_steps(Training(steps=None, epochs=0.5, batch_size=3), Line()) == 2
+    assert total_steps(Training(steps=None, epochs=1.1), FarmAgreement(sentences=640)) == 11
     with pytest.raises(PluginError, match="endless"):
         total_steps(Training(steps=None, epochs=2), Recall())
 

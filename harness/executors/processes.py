@@ -15,11 +15,12 @@ from typing import Any, TextIO, cast
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
+from harness.blame import Aside, failure
 from harness.errors import HarnessError, StoreError
 from harness.executors import Report
 from harness.executors.start import start, stop
 from harness.interrupts import interrupts_held
-from harness.runner import Aside, Work, failed_records, failure, run_trial
+from harness.runner import Work, failed_records, run_trial
 from harness.schema import Record
 from harness.store import RunDirectory
 

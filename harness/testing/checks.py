@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from harness.contracts import Skip
+from harness.preflight import random_state_restored
 from harness.registry import describe, place_of_error
 
 Status = Literal["passed", "failed", "not applicable"]
@@ -38,6 +39,7 @@ class Check:
         fix: what usually repairs it.
         run: looks at a case; returns a note, or raises `Failed` or `NotApplicable`.
         after: checks that must not have failed, since this one could not tell their failures from its own.
+        builds: whether it looks at the plugin at work, and not only at how its code is declared.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Check:
     fix: str
     run: Callable[[Any], str | None]
     after: tuple[str, ...] = ()
+    builds: bool = True
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,16 @@ class Report:
         return tuple(result for result in self.results if result.status == "failed")
 
     @property
+    def unchecked(self) -> str:
+        """Why nothing was checked of the plugin at work; "" if something was."""
+        if self.failed or any(result.status == "passed" and result.check.builds for result in self.results):
+            return ""
+        return "; ".join(dict.fromkeys(result.message for result in self.results if result.status == "not applicable"))
+
+    @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return not self.failed
+        """Whether something was checked, and nothing failed."""
+        return not self.failed and not self.unchecked
 
     def __getitem__(self, name: str) -> CheckResult:
         """The result of the check of that name."""
@@ -101,9 +111,10 @@ class Report:
             for status in ("failed", "passed", "not applicable")
             if (number := sum(result.status == status for result in self.results))
         ]
-        alone = len(self.results) == 1  # there is only a reason why nothing was checked
-        shown = self.results if verbose or alone else self.failed
+        shown = self.results if verbose and not self.unchecked else self.failed
         lines = [f"{self.kind} {self.name}: {', '.join(counts)}"]
+        if self.unchecked:
+            lines.append(f"  nothing was checked: {self.unchecked}")
         lines += ["  " + str(result).replace("\n", "\n  ") for result in shown]
         return "\n".join(lines)
 
@@ -111,7 +122,7 @@ class Report:
         return self.text()
 
     def raise_if_failed(self) -> None:
-        """Raise `AssertionError` with every failure, for use in a test."""
+        """Raise `AssertionError` with every failure, or why nothing was checked, for use in a test."""
         if not self.ok:
             raise AssertionError(str(self))
 
@@ -171,21 +182,6 @@ _WAITS = "waits for"
 
 
 @contextmanager
-def random_state_restored(seed: int = 0) -> Iterator[None]:
-    """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
-    states = random_states()
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the stack for each kind of device: slow
-    np.random.seed(seed)
-    random.seed(seed)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states["torch"])
-        np.random.set_state(states["numpy"])
-        random.setstate(states["random"])
-
-
-@contextmanager
 def one_thread() -> Iterator[None]:
     """Small models are fastest, and exactly repeatable, with one thread."""
     threads = torch.get_num_threads()
@@ -208,6 +204,13 @@ def states_that_differ(before: dict[str, Any], after: dict[str, Any]) -> list[st
         "numpy": all(np.array_equal(a, b) for a, b in zip(before["numpy"], after["numpy"], strict=True)),
     }
     return [name for name, equal in same.items() if not equal]
+
+
+def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are equal, NaN (no target) included."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def move_random_states() -> None:

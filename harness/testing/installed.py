@@ -62,7 +62,7 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
         message = str(error) if isinstance(error, PluginError) else describe(error)
         return Report(kind, shown, (CheckResult(LOADS, "failed", message),))
     if reason:
-        return Report(kind, shown, (CheckResult(LOADS, "not applicable", f"not checked: {reason}"),))
+        return Report(kind, shown, (CheckResult(LOADS, "not applicable", reason),))
     try:
         report = CHECKERS[kind](name).report()
     except Exception as error:

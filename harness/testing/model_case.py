@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from harness.contracts import Interface
+from harness.contracts import OUTPUTS_AT_ONCE, Interface
+from harness.preflight import difference, random_state_restored
 from harness.suites import Request
 from harness.targets import Target
-from harness.testing.checks import Failed, random_state_restored
+from harness.testing.checks import Failed, NotApplicable
 from harness.testing.places import place
 
 EXACT, ROUGH, SINGLE = 1e-9, 1e-5, 1e-4
@@ -23,6 +24,9 @@ lower precision inside the model; in float32."""
 
 BATCH, TIME = 3, 13
 """Checks use a small batch of an odd length, so that no axis is taken for another one."""
+
+LONGER = (16, 64, 128, 256)
+"""Lengths at which behaviour is looked at once more, beside those of a task and the longest that the model takes."""
 
 STEPS, STEP = 3, 1e-2
 """Training steps before behaviour is checked, since weights that start at zero would hide what they do."""
@@ -35,17 +39,52 @@ class ModelCase:
     Args:
         target: its code.
         request: the arguments.
-        interface: what it is built for; a small vocabulary, or real vectors for a model that takes only these.
+        given: what it is built for, if that was said.
+        lengths: of the task it is for, in tokens.
     """
 
     target: Target
     request: Request
-    interface: Interface = field(default_factory=lambda: Interface(11, 11))
+    given: Interface | None = None
+    lengths: tuple[int, ...] = ()
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def interface(self) -> Interface:
+        """What it is built for: a small vocabulary, unless one was given or it comes with one in its tokenizer; real
+        vectors for a model that takes only these."""
         accepts = getattr(self.target.code, "accepts", ("tokens",))
-        if self.interface.input not in accepts and "vectors" in accepts:
-            self.interface = Interface(5, 5, input="vectors", output="numbers")
+        if self.given is not None and self.given.input in accepts:
+            return self.given
+        if "tokens" not in accepts and "vectors" in accepts:
+            return Interface(5, 5, input="vectors", output="numbers")
+        size = self._vocabulary() if self.pretrained else 11
+        return Interface(size, size)
+
+    @cached_property
+    def pretrained(self) -> bool:
+        """Whether it comes with its weights."""
+        says = getattr(self.target.code, "pretrained", None)
+        return says is not None and bool(says(**self.target.resolve(self.request).arguments))
+
+    def _vocabulary(self) -> int:
+        """The number of token ids of a pretrained model, which its tokenizer knows.
+
+        Raises:
+            NotApplicable: it offers none.
+        """
+        code, arguments = self.target.code, self.target.resolve(self.request).arguments
+        tokenizer, reason = None, ""
+        try:
+            getattr(code, "check_tokenizer", lambda **arguments: None)(**arguments)
+            tokenizer = getattr(code, "tokenizer", lambda **arguments: None)(**arguments)
+        except ValueError as error:
+            reason = f" ({error})"
+        if tokenizer is None:
+            raise NotApplicable(
+                f"it is pretrained, and has no tokenizer that says how large its vocabulary is{reason}; from Python, "
+                "check_model(..., interface=Interface(size, size)) says it"
+            )
+        return int(tokenizer.size)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -67,13 +106,21 @@ class ModelCase:
             return torch.randn(batch, time, self.interface.input_size, generator=generator)
         return torch.randint(self.interface.input_size, (batch, time), generator=generator)
 
-    def fresh(self) -> nn.Module:
-        """A new model with the slightly trained weights, in the precision of the checks."""
+    def trained(self) -> nn.Module:
+        """A new model with the slightly trained weights, in its own precision."""
         model = self.build()
         with torch.no_grad():
             for parameter, trained in zip(model.parameters(), self._trained, strict=True):
                 parameter.copy_(trained)
-        return model.double() if self.double else model
+        return model
+
+    def converted(self, model: nn.Module) -> nn.Module:
+        """The model, moved to the precision of the checks."""
+        return _double(model) if self.double else model
+
+    def fresh(self) -> nn.Module:
+        """A new model with the slightly trained weights, in the precision of the checks."""
+        return self.converted(self.trained())
 
     def run(self, model: nn.Module, inputs: Tensor, seed: int = 0) -> Tensor:
         """The outputs without gradients; the global random state is seeded, and restored afterwards."""
@@ -85,21 +132,29 @@ class ModelCase:
         """Inputs in the precision of the checks (tokens stay as they are)."""
         return inputs.double() if self.double and inputs.is_floating_point() else inputs
 
-    def changed(self, inputs: Tensor, position: int) -> Tensor:
-        """The inputs with another token (or vector) at a position."""
-        changed = inputs.clone()
-        if inputs.is_floating_point():
-            changed[:, position] += 1.0
-        else:
-            changed[:, position] = (changed[:, position] + 1) % self.interface.input_size
-        return changed
+    def longer(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+        """Longer inputs and their outputs, the shortest first; without those that it cannot take, which the check
+        `lengths` is for."""
+        limit = getattr(model, "max_length", None)
+        limit = limit if isinstance(limit, int) else None
+        ends = [limit] if limit is not None and limit <= 1024 else []
+        most = OUTPUTS_AT_ONCE // (2 * self.interface.output_size)
+        most = most if limit is None else min(limit, most)
+        for length in sorted({*LONGER, *self.lengths, *ends}):
+            if 1 < length <= most:
+                inputs = self.inputs(batch=2, time=length)
+                try:
+                    outputs = self.run(model, inputs)
+                except Exception:
+                    continue
+                yield inputs, outputs
 
     @cached_property
     def double(self) -> bool:
         """Whether the model works in float64."""
         with contextlib.suppress(Exception), torch.no_grad():
             inputs = self.inputs()
-            outputs: Tensor = self.build().double()(inputs.double() if inputs.is_floating_point() else inputs)
+            outputs: Tensor = _double(self.build())(inputs.double() if inputs.is_floating_point() else inputs)
             return outputs.dtype == torch.float64
         return False
 
@@ -108,26 +163,28 @@ class ModelCase:
         """What passes for rounding; see `EXACT`."""
         if not self.double:
             return SINGLE
-        model, inputs = self.build().double(), self.inputs()
+        model, inputs = _double(self.build()), self.inputs()
         with _Precision() as precision:
             self.run(model, inputs.double() if inputs.is_floating_point() else inputs)
         return ROUGH if precision.narrow else EXACT
 
     def differ(self, a: Tensor, b: Tensor, scale: float | None = None) -> bool:
         """Whether two tensors of one shape differ by more than rounding."""
-        return self.difference(a, b, scale) > self.tolerance
+        return difference(a, b, scale) > self.tolerance
 
-    def difference(self, a: Tensor, b: Tensor, scale: float | None = None) -> float:
-        """Largest difference, relative to the largest value; infinite where only one of them is finite."""
-        if not a.numel():
-            return 0.0
-        scale = scale or max(b.detach().abs().max().item(), 1e-300)
-        largest = (a.detach() - b.detach()).abs().max().item()
-        return largest / scale if largest == largest else float("inf")
+    def chaotic(self, inputs: Tensor) -> bool:
+        """Whether weights that differ by rounding give outputs that differ by more than rounding."""
+        model, nudged = self.fresh(), self.fresh()
+        with random_state_restored(), torch.no_grad():
+            for parameter in nudged.parameters():
+                parameter.mul_(1 + 8 * torch.finfo(parameter.dtype).eps * torch.randn_like(parameter))
+        return self.differ(self.run(nudged, inputs), self.run(model, inputs))
 
     @cached_property
     def _trained(self) -> list[Tensor]:
         model = self.build()
+        if self.pretrained:
+            return [parameter.detach() for parameter in model.parameters()]
         with contextlib.suppress(Exception):
             for _ in self.training_steps(model):
                 pass
@@ -150,7 +207,7 @@ class ModelCase:
                 with torch.no_grad():
                     for parameter in model.parameters():
                         if parameter.grad is not None:
-                            parameter.sub_(STEP * parameter.grad.sign())
+                            parameter.sub_(STEP * parameter.grad.sgn())  # which complex numbers have, too
         model.eval()
 
     def loss(self, outputs: Tensor, seed: int = 0) -> Tensor:
@@ -170,8 +227,15 @@ class _Precision(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for item in result if isinstance(result, tuple) else (result,):
-            self.narrow |= isinstance(item, Tensor) and item.is_floating_point() and item.dtype != torch.float64
+            if isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex()):
+                self.narrow |= item.dtype not in (torch.float64, torch.complex128)
         return result
+
+
+def _double(model: nn.Module) -> nn.Module:
+    """The model in double precision, real and complex."""
+    model.double()._apply(lambda tensor: tensor.to(torch.complex128) if tensor.is_complex() else tensor)
+    return model
 
 
 def loose_tensors(model: nn.Module) -> list[str]:

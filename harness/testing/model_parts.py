@@ -48,6 +48,8 @@ def seeded(case: ModelCase) -> str:
 def gradients(case: ModelCase) -> str:
     """A few steps of training; a parameter that starts behind a zero may come later than the others."""
     model = case.build()
+    if case.pretrained:
+        raise NotApplicable("it comes with its weights, and is never trained")
     if not list(model.parameters()):
         raise NotApplicable("it has no parameters; run it with --training steps=0")
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -75,13 +77,12 @@ def _owner(model: nn.Module, parameter: str) -> str:
 
 def state_dict(case: ModelCase) -> None:
     """Saves as the harness keeps checkpoints, and loads into a model built from another seed."""
-    model, other, inputs = case.fresh(), case.build(seed=1), case.inputs()
-    other = other.double() if case.double else other
+    model, other, inputs = case.trained(), case.build(seed=1), case.inputs()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         safetensors.torch.save_model(model, str(path))
         safetensors.torch.load_model(other, str(path))
-    if case.differ(case.run(other, inputs), case.run(model, inputs)):
+    if case.differ(case.run(case.converted(other), inputs), case.run(case.converted(model), inputs)):
         loose = loose_tensors(model)
         held = f": {', '.join(loose)} {'are' if len(loose) > 1 else 'is'} not registered" if loose else ""
         raise Failed(f"after saving and loading, the outputs are others{held}", place(case.target.code))

@@ -11,6 +11,7 @@ from harness.attention import Layer, check_cut, edges_after, look, observe, sele
 from harness.contracts import Batch, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
+from harness.preflight import changed, difference
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.model_case import TIME, ModelCase
 from harness.testing.places import place
@@ -63,7 +64,7 @@ def attention(case: ModelCase) -> str:
                 notes.append(f"up to {largest:.2g} of the attention of {layer.name} goes to no token")
     with observe() as seen:
         observed = case.run(model, inputs)
-    if case.difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
+    if difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
         raise Failed("observing its attention changes its outputs", place(type(model).forward))
     heads = ", ".join(str(layer.heads) for layer in layers)
     if all(layer.misfit for layer in seen.layers(inputs)):
@@ -75,7 +76,7 @@ def attention(case: ModelCase) -> str:
 
 def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> str:
     position = torch.full((len(inputs),), 2)
-    swapped = case.changed(inputs, 2)
+    swapped = changed(inputs, times=slice(2, 3))
     where = select([layer.heads for layer in layers])
     where[:, [bool(layer.misfit) for layer in layers]] = False
     try:

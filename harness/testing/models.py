@@ -1,32 +1,38 @@
 """What every model should do: the checks of its behaviour, and the list of all checks of a model."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from harness.contracts import Interface
+from harness.contracts import SEES, Interface, Task, seeded
+from harness.preflight import are_probabilities, changed, magnitude, reads_ahead
 from harness.registry import describe, place_of_error
-from harness.testing.checks import Check, Checker, Failed, Report
+from harness.testing.checks import Check, Checker, Failed, NotApplicable, Report
 from harness.testing.model_case import TIME, ModelCase
 from harness.testing.model_parts import PARTS
 from harness.testing.places import Part, guilty_part, place
 from harness.testing.plugins import ADVICE, ARGUMENTS, Plugin, as_target
 
 
-def check_model(model: Plugin, *, interface: Interface | None = None) -> Report:
+def check_model(model: Plugin, *, interface: Interface | None = None, task: Task | None = None) -> Report:
     """Check a model: a registered name with or without arguments, a file (`./gru.py:GRU`) or a class.
 
     Args:
         model: what to check.
-        interface: what to build it for, if a small vocabulary will not do.
+        interface: what to build it for, if a small vocabulary (or that of its own tokenizer) will not do.
+        task: what it is for: its interface, and its lengths beside the usual ones.
     """
-    return model_checker(model, interface).report()
+    return model_checker(model, interface, task).report()
 
 
-def model_checker(model: Plugin, interface: Interface | None = None) -> Checker:
+def model_checker(model: Plugin, interface: Interface | None = None, task: Task | None = None) -> Checker:
     """The checks of a model, ready to run."""
     target, request = as_target("model", model)
-    case = ModelCase(target, request, interface) if interface else ModelCase(target, request)
-    return Checker("model", str(request), MODEL_CHECKS, case)
+    lengths: tuple[int, ...] = ()
+    if task is not None:
+        interface = interface or task.interface
+        batches = (task.evaluate(each, 2, seeded("test", 0, str(each))) for each in task.conditions())
+        lengths = tuple(batch.tokens.shape[1] for batch in batches)
+    return Checker("model", str(request), MODEL_CHECKS, ModelCase(target, request, interface, lengths))
 
 
 def shape(case: ModelCase) -> str:
@@ -64,6 +70,18 @@ def input_untouched(case: ModelCase) -> None:
     case.run(model, inputs)
     if not torch.equal(inputs, kept):
         raise Failed("it wrote into the tokens it was given", place(type(model).forward))
+
+
+def logits(case: ModelCase) -> None:
+    """Whatever the input, probabilities are between 0 and 1 and sum to 1."""
+    model = case.fresh()
+    if case.interface.output != "classes" or case.interface.output_size < 2:
+        raise NotApplicable("it predicts no classes")
+    if are_probabilities(case.run(model, case.inputs())):
+        raise Failed(
+            "its outputs are probabilities: each row sums to 1; return logits (or log-probabilities)",
+            place(type(model).forward),
+        )
 
 
 def deterministic(case: ModelCase) -> None:
@@ -129,52 +147,84 @@ def _mixing_part(case: ModelCase, inputs: Tensor, row: int) -> Part:
 
 
 def causal(case: ModelCase) -> str:
-    """Changes one token at a time, and looks at all outputs before it."""
-    inputs = case.inputs()
-    model = case.fresh()
+    """Changes one token at a time, and looks at all outputs before it; then the ends of longer sequences."""
+    inputs, model = case.inputs(), case.fresh()
+    _sees_the_past_only(model)
     before = case.run(model, inputs)
     scale = before.abs().max().item()
     ahead, example = 0, (0, 0)
     for position in range(1, TIME):
-        after = case.run(model, case.changed(inputs, position))
+        after = case.run(model, changed(inputs, times=slice(position, position + 1)))
         for earlier in range(position):
             if case.differ(after[:, earlier], before[:, earlier], scale):
                 if position - earlier > ahead:
                     ahead, example = position - earlier, (position, earlier)
                 break
-    if not ahead:
-        return f"exact to {case.tolerance:g} of the largest output"
-    position, earlier = example
+    if ahead:
+        position, earlier = example
+        part = _part_that_reads_ahead(case, inputs, position, position + 1)
+        reach = "1 token ahead" if ahead == 1 else f"{ahead} tokens ahead"
+        reach = "the whole sequence to its end" if ahead == TIME - 1 else reach
+        raise Failed(
+            f"it sees {reach}, in {part.words}: changing token {position} changes the output at position {earlier}",
+            part.where,
+        )
+    tried = [TIME]
+    for tokens, outputs in case.longer(model):
+        if cut := reads_ahead(lambda given: case.run(model, given), tokens, outputs, case.tolerance):
+            part = _part_that_reads_ahead(case, tokens, cut, None)
+            raise Failed(
+                f"it sees ahead in longer sequences, in {part.words}: changing the tokens from {cut} on, of "
+                f"{tokens.shape[1]}, changes outputs before them, but not at {' or '.join(map(str, tried))} tokens",
+                part.where,
+            )
+        tried.append(tokens.shape[1])
+    return f"exact to {case.tolerance:g} of the largest output, at {', '.join(map(str, tried))} tokens"
+
+
+def _sees_the_past_only(model: nn.Module) -> None:
+    sees = getattr(model, "sees", "past")
+    if sees not in SEES:
+        raise Failed(f"sees = {sees!r}; it is one of {', '.join(map(repr, SEES))}", place(type(model)))
+    if sees == "all":
+        raise NotApplicable('it says sees = "all": its outputs may depend on every token')
+
+
+def _part_that_reads_ahead(case: ModelCase, inputs: Tensor, start: int, end: int | None) -> Part:
+    length = inputs.shape[1]
 
     def differs(a: Tensor, b: Tensor) -> bool:
-        axis = next((i for i in (1, a.ndim - 1, 0) if a.shape[i] == TIME), None)
-        if a.shape != b.shape or axis is None or not a.is_floating_point():
+        axis = next((i for i in (1, a.ndim - 1, 0) if a.shape[i] == length), None)
+        if a.shape != b.shape or axis is None or not (a.is_floating_point() or a.is_complex()):
             return False
-        return case.differ(a.narrow(axis, 0, position), b.narrow(axis, 0, position))
+        return case.differ(a.narrow(axis, 0, start), b.narrow(axis, 0, start))
 
-    changed = case.changed(inputs, position)
-    part = guilty_part(model, lambda: case.run(model, inputs), lambda: case.run(model, changed), differs)
-    tokens = "1 token" if ahead == 1 else f"{ahead} tokens"
-    reach = "the whole sequence to its end" if ahead == TIME - 1 else f"{tokens} ahead"
-    raise Failed(
-        f"it sees {reach}, in {part.words}: changing token {position} changes the output at position {earlier}",
-        part.where,
-    )
+    model, others = case.fresh(), changed(inputs, times=slice(start, end))
+    return guilty_part(model, lambda: case.run(model, inputs), lambda: case.run(model, others), differs)
 
 
-def prefixes(case: ModelCase) -> None:
-    """Every prefix alone against the same positions of the whole."""
-    inputs = case.inputs()
+def prefixes(case: ModelCase) -> str:
+    """Every prefix of a short sequence, and some of the longest, alone against the same positions of the whole."""
     model = case.fresh()
-    whole = case.run(model, inputs)
-    scale = whole.abs().max().item()
-    for length in range(1, TIME):
-        if case.differ(case.run(model, inputs[:, :length]), whole[:, :length], scale):
-            raise Failed(
-                f"the outputs for the first {length} of {TIME} tokens are others than those for these {length} alone: "
-                "they depend on the length of the sequence",
-                place(type(model).forward),
-            )
+    _sees_the_past_only(model)
+    short = case.inputs()
+    longer = list(case.longer(model))
+    wholes = [(short, case.run(model, short), list(range(1, TIME)))]
+    if longer:
+        inputs, whole = longer[-1]
+        wholes.append((inputs, whole, [*(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
+    for inputs, whole, starts in wholes:
+        for length in starts:
+            part = case.run(model, inputs[:, :length])
+            if case.differ(part, whole[:, :length], magnitude(whole)):
+                if case.chaotic(inputs):
+                    raise NotApplicable(f"over {inputs.shape[1]} tokens rounding grows until nothing can be compared")
+                raise Failed(
+                    f"the outputs for the first {length} of {inputs.shape[1]} tokens are others than those for these "
+                    f"{length} alone: they depend on the length of the sequence",
+                    place(type(model).forward),
+                )
+    return f"of {' and '.join(str(inputs.shape[1]) for inputs, _, _ in wholes)} tokens"
 
 
 def lengths(case: ModelCase) -> str:
@@ -226,6 +276,14 @@ MODEL_CHECKS: tuple[Check, ...] = (
         after=("shape",),
     ),
     Check(
+        "logits",
+        asks="its outputs for classes are logits, not probabilities",
+        means="the loss applies a softmax to probabilities: it stays far above that of what the model knows",
+        fix="return what goes into the softmax; log_softmax will do as well",
+        run=logits,
+        after=("input_untouched",),
+    ),
+    Check(
         "deterministic",
         asks="in evaluation mode the same input gives the same outputs",
         means="every measurement contains noise that no seed controls; chance passes for the effect of a cut or a swap",
@@ -251,7 +309,8 @@ MODEL_CHECKS: tuple[Check, ...] = (
     ),
     Check(
         "causal",
-        asks="no output changes when a later token changes",
+        asks="no output changes when a later token changes, in short and in longer sequences (unless it says "
+        'sees = "all")',
         means="where the next token is to be predicted the model can read the answer: its scores mean nothing",
         fix="mask the future (is_causal=True), shift by the right amount, pad convolutions on the left only, read in "
         "one direction",

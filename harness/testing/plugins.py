@@ -121,6 +121,7 @@ ARGUMENTS = Check(
     means="an argument without a type is not validated: a typing error would be found after hours, or never",
     fix="write `width: int = 64` (or a pydantic type: `width: PositiveInt = 64`) in the signature",
     run=check_arguments,
+    builds=False,
 )
 
 
@@ -152,4 +153,5 @@ ADVICE = Check(
     means="every run with this plugin would be refused before it starts",
     fix="see the fields of `Training` in the reference; for example recommended_training = {'lr': 3e-3}",
     run=check_advice,
+    builds=False,
 )

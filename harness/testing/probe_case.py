@@ -8,10 +8,10 @@ from torch import nn
 
 from harness.contracts import Skip, Subject, Task, seeded
 from harness.needs import unmet
+from harness.preflight import random_state_restored
 from harness.schema import Curve, Matrix, Scalar
 from harness.suites import Request
 from harness.targets import Target
-from harness.testing.checks import random_state_restored
 from harness.testing.places import place
 from harness.testing.samples import Attending, Marked, Numbers, Plain, Recurrent
 from harness.vocabulary import Stage

@@ -19,6 +19,7 @@ from harness.testing.checks import (
     Report,
     move_random_states,
     random_states,
+    same_values,
     states_that_differ,
 )
 from harness.testing.plugins import ARGUMENTS, Plugin, as_target
@@ -128,7 +129,7 @@ def data_untouched(case: ProbeCase) -> None:
     for condition, batch in kept.items():
         now = subject.batch(condition)
         pairs = [(getattr(each, name), getattr(copies[condition], name)) for each in (batch, now) for name in _TENSORS]
-        if any(one is not None and not torch.equal(one, other) for one, other in pairs):
+        if any(one is not None and not same_values(one, other) for one, other in pairs):
             raise Failed(f"it changes the data of the condition {str(condition)!r}", case.where)
 
 

@@ -1,5 +1,6 @@
 """A task as the checks see it: batches of its training stream and of its conditions, and predictors to score."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,20 +95,38 @@ class TaskCase:
         return self.answering(batch, batch.targets)
 
     def answering(self, batch: Batch, answers: Tensor) -> Tensor:
-        """Outputs that are certain of the given answers (0 everywhere where an answer is `IGNORE`)."""
+        """Outputs that are certain of the given answers (0 everywhere where there is none)."""
         if self.task.interface.output == "numbers":
-            return answers.clone()
+            return answers.nan_to_num(0.0)
         known = answers != IGNORE
         outputs = torch.zeros(*answers.shape, self.task.interface.output_size)
         return outputs.scatter(2, answers.where(known, 0)[..., None], SURE * known[..., None].float())
+
+    def missing(self, batch: Batch) -> tuple[Tensor, float]:
+        """Where the targets say that there is none (`batch time`), and the value that says so."""
+        if self.task.interface.output == "classes":
+            return batch.targets == IGNORE, IGNORE
+        return batch.targets.isnan().flatten(2).all(2), math.nan
+
+    def wanted(self, batch: Batch) -> Tensor:
+        """Where something is asked (`batch time`): at every target and at the query. Where real-valued targets say
+        nowhere that there is none, those at the query count alone; without a query all but the padding."""
+        missing, _ = self.missing(batch)
+        unsaid = self.task.interface.output == "numbers" and not missing.any()
+        wanted = torch.zeros_like(batch.mask) if unsaid and batch.query is not None else ~missing & batch.mask
+        if batch.query is not None:
+            marked = batch.query >= 0
+            wanted[torch.arange(len(batch))[marked], batch.query[marked]] = True
+        return wanted
 
     def guesses(self, batch: Batch) -> dict[str, Tensor]:
         """Outputs of models that know nothing but which answers there are."""
         generator = seeded("guess")
         if self.task.interface.output == "numbers":
-            mean = batch.targets[batch.mask].mean(0)
-            return {"always the mean": mean.expand_as(batch.targets).clone()}
-        wanted = batch.targets != IGNORE
+            asked = batch.targets.where(self.wanted(batch)[..., None], torch.nan)
+            means = {"always the mean": asked.nanmean((0, 1)), "the mean at each position": asked.nanmean(0)}
+            return {how: mean.nan_to_num(0.0).expand_as(asked).clone() for how, mean in means.items()}
+        wanted = ~self.missing(batch)[0]
         answers = batch.targets[wanted]
         drawn = answers[torch.randint(len(answers), wanted.shape, generator=generator)]
         drawn_evenly = answers.unique()[torch.randint(len(answers.unique()), wanted.shape, generator=generator)]

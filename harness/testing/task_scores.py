@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch
+from harness.contracts import Batch
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.task_case import TaskCase
 
@@ -64,8 +64,8 @@ def perfect(case: TaskCase) -> str | None:
         if math.isnan(value):
             continue
         noise = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(1)) * 10
-        elsewhere = _asked(case, batch)[..., None]
-        if abs(_headline(case, torch.where(elsewhere, outputs, noise), batch) - value) > 1e-4:
+        asked = case.wanted(batch)[..., None]
+        if abs(_headline(case, torch.where(asked, outputs, noise), batch) - value) > 1e-4:
             raise Failed(
                 f"in the condition {str(condition)!r} outputs at positions without a target change {name!r}",
                 case.where("score"),
@@ -95,21 +95,18 @@ def perfect(case: TaskCase) -> str | None:
     return note
 
 
-def _asked(case: TaskCase, batch: Batch) -> Tensor:
-    if case.task.interface.output == "numbers":
-        asked = torch.zeros_like(batch.mask)
-        if batch.query is None:
-            return batch.mask
-        asked[torch.arange(len(batch)), batch.query] = True
-        return asked
-    asked = batch.targets != IGNORE
-    if batch.query is not None:
-        asked[torch.arange(len(batch)), batch.query] = True
-    return asked
-
-
 def _headline(case: TaskCase, outputs: Tensor, batch: Batch) -> float:
     return case.task.summarise(case.task.score(outputs, batch))[case.task.headline]
+
+
+def _standard_error(case: TaskCase, outputs: Tensor, batch: Batch) -> float:
+    """Of the headline score, over the examples; 0 where it is no mean of one number each. The squared error of a few
+    hundred guesses is far less certain than the share of them that is right."""
+    values = case.task.score(outputs, batch).get(case.task.headline)
+    if case.task.interface.output != "numbers" or values is None or values.ndim != 1:
+        return 0.0
+    known = values[~values.isnan()].double()
+    return (known.std() / math.sqrt(len(known))).item() if len(known) > 1 else 0.0
 
 
 def _better(low: float, high: float, higher_is_better: bool) -> bool:
@@ -125,13 +122,15 @@ def chance(case: TaskCase) -> str:
     fitting: set[str] | None = None
     for condition in case.conditions:
         batch = case.evaluate(condition, EXAMPLES)
-        values = {how: _headline(case, outputs, batch) for how, outputs in case.guesses(batch).items()}
+        guesses = case.guesses(batch)
+        values = {how: _headline(case, outputs, batch) for how, outputs in guesses.items()}
         values = {how: value for how, value in values.items() if not math.isnan(value)}
         if not values:
             continue
         spread = 4 * math.sqrt(max(metric.chance * (1 - metric.chance), 0.01) / len(batch))
-        allowed = spread if metric.unit == "share" else 0.15 * max(abs(metric.chance), 0.1)
-        here = {how for how, value in values.items() if abs(value - metric.chance) <= allowed}
+        least = spread if metric.unit == "share" else 0.15 * max(abs(metric.chance), 0.1)
+        allowed = {how: max(least, 4 * _standard_error(case, guesses[how], batch)) for how in values}
+        here = {how for how, value in values.items() if abs(value - metric.chance) <= allowed[how]}
         if not here:
             raise Failed(
                 f"in the condition {str(condition)!r} chance is said to be {name} = {metric.chance:.4g}, but guessing "
@@ -155,11 +154,13 @@ def loss(case: TaskCase) -> str:
         with torch.enable_grad():
             value = case.task.loss(outputs, batch)
             if value.ndim or not torch.isfinite(value):
-                raise Failed(f"loss() gives {value!r:.60}; one finite number is expected", where)
+                hint = "" if case.task.interface.output == "classes" else " (targets that are NaN do not count)"
+                raise Failed(f"loss() gives {value!r:.60}; one finite number is expected{hint}", where)
             (gradient,) = torch.autograd.grad(value, outputs)
         values[how] = value.item()
-        if case.task.interface.output == "classes" and bool(gradient[batch.targets == IGNORE].any()):
-            raise Failed(f"the loss has a gradient at positions whose target is {IGNORE}", where)
+        missing, none = case.missing(batch)
+        if bool(gradient[missing].any()):
+            raise Failed(f"the loss has a gradient at positions whose target is {none}", where)
     knowing, guessing = values["knowing"], values["guessing"]
     if not knowing < guessing:
         raise Failed(f"the loss of knowing the targets is {knowing:.4g}, of guessing {guessing:.4g}", where)

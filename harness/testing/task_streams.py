@@ -1,8 +1,9 @@
 """Checks of where a task's data comes from: seeds, random states and the training stream."""
 
+import math
+from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
-
-import torch
 
 from harness.contracts import Batch, seeded
 from harness.testing.checks import (
@@ -11,6 +12,7 @@ from harness.testing.checks import (
     NotApplicable,
     move_random_states,
     random_states,
+    same_values,
     states_that_differ,
 )
 from harness.testing.task_case import TaskCase
@@ -73,9 +75,39 @@ def endless(case: TaskCase) -> str:
     return "an endless stream" if finite is None else f"{finite} examples, which start over"
 
 
+def passes(case: TaskCase) -> str:
+    """Takes two passes, in batches that do not divide them."""
+    finite = case.task.examples
+    if finite is None:
+        raise NotApplicable("its training stream has no end, and its training no epochs")
+    size = finite // 2 + 1
+    batches = math.ceil(finite / size)
+    stream = iter(case.task.train(size, seeded("train", 0)))
+    first, second = ([next(stream) for _ in range(batches)] for _ in range(2))
+    for name, one in (("first", first), ("second", second)):
+        if sum(map(len, one)) != finite:
+            sizes = " and ".join(str(len(batch)) for batch in one)
+            raise Failed(
+                f"batches of {size} were asked for; of {finite} examples, the {name} pass has {sizes}",
+                case.where("train"),
+            )
+    before, after = Counter(_examples(first)), Counter(_examples(second))
+    if before != after:
+        others = (after - before).total()
+        raise Failed(f"{others} of the {finite} examples of the second pass were not in the first", case.where("train"))
+    return f"{finite} examples in each"
+
+
+def _examples(batches: list[Batch]) -> Iterator[bytes]:
+    """Each example's tokens and targets, without padding."""
+    for batch in batches:
+        for tokens, targets, mask in zip(batch.tokens, batch.targets, batch.mask, strict=True):
+            yield tokens[mask].numpy().tobytes() + targets[mask].numpy().tobytes()
+
+
 def _equal(one: Batch, two: Batch) -> bool:
     pairs = [(one.tokens, two.tokens), (one.targets, two.targets), (one.mask, two.mask)]
-    return all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
+    return all(same_values(a, b) for a, b in pairs)
 
 
 BATCHES = ("interface", "conditions", "shapes")
@@ -113,6 +145,15 @@ STREAMS: tuple[Check, ...] = (
         fix="`while True:` around the loop of train(); reshuffle a finite set each time",
         run=endless,
         after=BATCHES,
+    ),
+    Check(
+        "passes",
+        asks="a finite training set is gone through in passes, each example once",
+        means="epochs are not passes: some examples are learned more often than others",
+        fix="for rows in torch.randperm(n, generator=generator).split(batch_size): the last batch is smaller; if new "
+        "examples are drawn all the time, leave `examples` None",
+        run=passes,
+        after=("endless",),
     ),
 )
 """Where data comes from."""

@@ -113,11 +113,10 @@ def masks(case: TaskCase) -> None:
         where = case.where_of(name)
         if bool((~batch.mask[:, :-1] & batch.mask[:, 1:]).any()) or not bool(batch.mask[:, 0].all()):
             raise Failed(f"{name}: padding stands before real tokens; pad on the right", where)
-        if case.task.interface.output == "numbers":
-            continue
-        wanted = batch.targets != IGNORE
-        if bool((wanted & ~batch.mask).any()):
-            raise Failed(f"{name}: there are targets on padding; set them to {IGNORE}", where)
+        missing, none = case.missing(batch)
+        wanted = ~missing
+        if case.task.interface.output == "classes" and bool((wanted & ~batch.mask).any()):
+            raise Failed(f"{name}: there are targets on padding; set them to {none}", where)
         if not bool(wanted.any(1).all()):
             raise Failed(f"{name}: some examples have no target at all", where)
 
@@ -138,8 +137,7 @@ def positions(case: TaskCase) -> str:
                 raise Failed(f"{name}: a {what} is outside its sequence", where)
         if bool((batch.cue > batch.query).any()):
             raise Failed(f"{name}: a cue comes after its query", where)
-        answered = case.task.interface.output == "numbers" or bool((batch.targets[rows, batch.query] != IGNORE).all())
-        if not answered:
+        if bool(case.missing(batch)[0][rows, batch.query].any()):
             raise Failed(f"{name}: there is no target at the query", where)
     if not marked:
         raise NotApplicable("it marks no cue and query; probes that need them skip it")
@@ -229,7 +227,7 @@ TASK_CHECKS: tuple[Check, ...] = (
         "masks",
         asks="padding is on the right and has no targets",
         means="models are trained and scored on padding",
-        fix="mask = True on the real positions, which come first; targets = -100 on all others",
+        fix="mask = True on the real positions, which come first; targets = -100 (NaN for real numbers) on all others",
         run=masks,
         after=BATCHES,
     ),

@@ -119,7 +119,7 @@ class FarmAgreement(Task):
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """The same sentences in a new order each epoch, each batch as long as its longest sentence; the last
-        batch of an epoch is smaller if `sentences` does not divide."""
+        batch of an epoch is smaller if `batch_size` does not divide `sentences`."""
         corpus = self._corpus(self.sentences, generator)
         while True:
             for rows in torch.randperm(self.sentences, generator=generator).split(batch_size):

@@ -1,0 +1,61 @@
+"""Whose fault it is: what a plugin raises becomes an error that names it, and what it prints goes aside."""
+
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from harness.contracts import Skip
+from harness.errors import HarnessError, PluginError
+from harness.registry import describe, place_of_error
+from harness.schema import Failure, PluginUse
+
+
+@contextmanager
+def blame(use: PluginUse, doing: str) -> Iterator[None]:
+    """Around a plugin's code: whatever it raises becomes a `PluginError` that names it (the cause keeps its traceback),
+    and what it prints goes to standard error, since standard output is for results."""
+    try:
+        with redirect_stdout(cast(TextIO, Aside())):
+            yield
+    except (Skip, HarnessError):
+        raise
+    except (Exception, SystemExit) as error:
+        origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
+        place = _place(error, use)
+        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{place}") from error
+
+
+class Aside:
+    """Standard error for what plugins print. On a terminal, a progress bar on the line gives way to it."""
+
+    def __init__(self) -> None:
+        self.at_start = True
+
+    def write(self, text: str) -> int:
+        erase = "\r\x1b[K" if self.at_start and text and sys.stderr.isatty() else ""
+        self.at_start = text.endswith("\n") if text else self.at_start
+        return sys.stderr.write(erase + text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def failure(error: BaseException) -> Failure:
+    """An exception as a record keeps it."""
+    kind = type(error.__cause__ or error).__name__
+    return Failure(type=kind, message=str(error), traceback="".join(traceback.format_exception(error)))
+
+
+def _place(error: BaseException, use: PluginUse) -> str:
+    """The innermost frame in the plugin's own file or package; if there is none, in whatever it uses."""
+    place = use.target.rpartition(":")[0]
+    package = sys.modules.get(place.partition(".")[0])
+    own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
+    own = own.parent if own.name == "__init__.py" else own
+    frames = traceback.extract_tb(error.__traceback__)
+    found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
+    where = f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else place_of_error(error)
+    return f" (at {where})" if where else ""
