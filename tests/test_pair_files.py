@@ -167,9 +167,10 @@ def test_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
         read_pairs(path)
     path.write_bytes(b"\xef\xbb\xbfgood\tbad\r\nThey walk\tThey walks\r\n")
     assert read_pairs(path).pairs == [Pair(2, Sentence("They walk"), Sentence("They walks"))]
-    path.write_bytes(b"\n")
-    with pytest.raises(ValueError, match="is empty"):
-        read_pairs(path)
+    for content, problem in ((b"\n", "is empty"), (b",,\n", "is empty"), (b"good\tbad\n", "holds no pair")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=problem):
+            read_pairs(path, "csv" if b"," in content else "auto")
 
 
 GOOD = 'He said "yes, they are" .'

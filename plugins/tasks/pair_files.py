@@ -95,6 +95,8 @@ def read_pairs(
     """
     given = {side: name for side, name in zip(SIDES, (good_column, bad_column), strict=True) if name is not None}
     table = read_table(path, format, given)
+    if not table.rows:
+        raise ValueError(f"the file {str(path)!r} holds no pair: nothing follows its first line")
     if table.format == "gulordava":
         found = list(_gulordava(path, table.rows))
     else:

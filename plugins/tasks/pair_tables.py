@@ -89,7 +89,7 @@ def _lines(path: Path) -> list[str]:
 def _guess(path: Path, begin: int, lines: Sequence[str], given: Mapping[str, str]) -> str:
     """The format by the first line that is not empty, and by the file's name where that line is no header."""
     first, where = lines[begin], f"{path}, line {begin + 1}"
-    if first.lstrip().startswith("{"):
+    if re.match(r"\s*(\{|\[\s*(\{|$))", first):
         return "blimp"
     if "\t" in first:
         return "gulordava" if set(GULORDAVA) <= set(first.split("\t")) else "tsv"
@@ -174,6 +174,8 @@ def _alternating(path: Path, lines: Sequence[str]) -> Iterator[tuple[int, dict[s
 
 def _named(path: Path, format: str, records: list[tuple[int, list[str]]], given: Mapping[str, str]) -> Table:
     """The table with names for its columns: those of its first line, or the usual ones in their order."""
+    if not records:
+        raise ValueError(f"the file {str(path)!r} is empty")
     line, first = records[0]
     if format == "gulordava":
         if missing := [name for name in GULORDAVA if name not in first]:
