@@ -211,6 +211,8 @@ class Task:
         recommended_training: what suits this task, e.g. `{"steps": 1000}`; models, suites and users may override.
         examples: size of a finite training set, so that epochs can be counted; None for an endless stream.
         notes: what a reader of the results must know, for example which items cannot be used; kept in every record.
+        swap_group: the group of conditions in which to swap cues and distractors: the one where all that competes with
+            the cue agrees with it, so that after a swap it does not. The first group if not said.
         fixed_data: whether evaluation data is the same for every seed (a file); a pretrained model then gets one trial.
     """
 
@@ -221,6 +223,7 @@ class Task:
     recommended_training: ClassVar[Mapping[str, Any]] = {}
     examples: int | None = None
     notes: Sequence[str] = ()
+    swap_group: ClassVar[str | None] = None
     fixed_data: ClassVar[bool] = False
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:

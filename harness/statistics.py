@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from harness.schema import PluginUse, Record
 
@@ -17,8 +17,18 @@ FEW_SEEDS = 3
 """With fewer seeds than this, nothing is concluded about an architecture."""
 
 Diagnosis = Literal[
-    "learned", "does not extrapolate", "forgets with distance", "partly learned", "never learned", "undecided"
+    "learned",
+    "does not extrapolate",
+    "forgets with distance",
+    "answers wrongly",
+    "partly learned",
+    "never learned",
+    "near the threshold",
+    "not enough to say",
+    "not a number",
+    "not measured",
 ]
+Near = Literal["near the threshold", "not enough to say"]
 Decay = Literal["exponential", "polynomial", "flat", "undecided"]
 
 
@@ -111,60 +121,102 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
 
 
-NEAR = "near the threshold"
+NEAR: Literal["near the threshold"] = "near the threshold"
 """The verdict that another sample of examples could easily change."""
+
+NOT_ENOUGH: Literal["not enough to say"] = "not enough to say"
+"""The verdict where there are too few examples, or too little training, for any other one."""
 
 MARGIN = 2.0
 """Standard errors within which a score counts as near a threshold."""
 
-
-def settled(judge: Callable[[Sequence[float]], str], values: Sequence[float], errors: Sequence[float]) -> str:
-    """The verdict on values, or `near the threshold` if it changes once any one of them is moved by two of its standard
-    errors, up or down. Values without a standard error (NaN) stay where they are."""
-    verdict = judge(values)
-    for index, error in enumerate(errors):
-        if error > 0:
-            for moved in (values[index] - MARGIN * error, values[index] + MARGIN * error):
-                if judge([*values[:index], moved, *values[index + 1 :]]) != verdict:
-                    return NEAR
-    return verdict
-
-
 SOLVED = 0.9
 GOOD = 0.5
 POOR = 0.25
+"""Shares of the way from chance to perfect, at which verdicts change."""
+
+ENOUGH = 0.5
+"""Of a model that was trained for less than this share of the recommended steps, no failure to learn is told."""
+
+V = TypeVar("V", bound=str)
 
 
-def diagnose(accuracies: Sequence[float], inside: Sequence[bool] | None, chance: float) -> Diagnosis:
-    """What accuracies along a distance say about learning.
+def settled(judge: Callable[[Sequence[float]], V], values: Sequence[float], errors: Sequence[float]) -> V | Near:
+    """The verdict on values; `near the threshold` if it changes once any one of them, or all of them together, are
+    moved by two of their standard errors, up or down; `not enough to say` if that is more than a quarter of the way
+    from chance to perfect, so that it reaches from one kind of verdict to another.
 
-    Accuracies are read as skill, the share of the way from chance (0) to perfect (1); they are given from
-    near to far; NaN is left out. "Inside" are the places that training covered (all, where `inside` is None).
-    The first that fits:
+    Args:
+        judge: gives the verdict.
+        values: skills, which are 0 at chance and 1 at the best.
+        errors: their standard errors; a value whose error is 0 or NaN stays where it is.
+    """
+    verdict = judge(values)
+    moves = [MARGIN * error if error > 0 else 0.0 for error in errors]
+    single = [[move if index == at else 0.0 for index in range(len(moves))] for at, move in enumerate(moves) if move]
+    for step in (moves, *single):
+        for sign in (-1, 1):
+            if judge([value + sign * move for value, move in zip(values, step, strict=True)]) != verdict:
+                return NOT_ENOUGH if max(step) > POOR else NEAR
+    return verdict
 
-    - `undecided`: nothing was measured inside.
+
+def diagnose(
+    skills: Sequence[float],
+    inside: Sequence[bool] | None = None,
+    errors: Sequence[float] | None = None,
+    budget: float = 1.0,
+) -> Diagnosis:
+    """What scores along a distance say about learning.
+
+    Skills are the share of the way from chance (0) to perfect (1), from near to far. "Inside" are the places that
+    training covered (all, where `inside` is None). The first that fits:
+
+    - `not measured`: there is no place inside.
+    - `not a number`: the score is NaN somewhere inside, since the model's outputs are.
     - `learned`: skill of at least 0.9 everywhere, also beyond the trained range where that was measured.
-    - `does not extrapolate`: skill of at least 0.9 everywhere inside, less somewhere beyond.
+    - `does not extrapolate`: skill of at least 0.9 everywhere inside, less (or NaN) somewhere beyond.
+    - `answers wrongly`: skill below -0.25 somewhere inside. That is worse than guessing: the answer follows something
+      else than it should.
     - `forgets with distance`: skill of at least 0.5 at the nearest place inside, and lower by at least 0.25
       at the farthest one. Training worked; the distance is what hurts.
     - `never learned`: median skill inside below 0.25, and nowhere as much as 0.5. Training failed; a curve
       that is flat at failure does not forget, also if its nearest place is a little better than the rest.
     - `partly learned`: everything else.
+
+    Whatever fits, it is `near the threshold` if two standard errors of one score decide it, and `not enough to say` if
+    those are more than 0.25, or if a failure is told of a model that was trained for less than half of the steps that
+    are recommended for it.
+
+    Args:
+        skills: one for each place.
+        inside: whether training covered the place.
+        errors: standard errors of the skills; without them, they are taken as they stand.
+        budget: the steps of training, as a share of what is recommended.
     """
-    flags = [True] * len(accuracies) if inside is None else list(inside)
-    skills = [(a - chance) / (1 - chance) for a in accuracies]
-    within = [s for s, flag in zip(skills, flags, strict=True) if flag and not math.isnan(s)]
-    beyond = [s for s, flag in zip(skills, flags, strict=True) if not flag and not math.isnan(s)]
+    flags = [True] * len(skills) if inside is None else list(inside)
     tolerance = 1e-9  # 0.95 - 0.5 is a little less than 0.45
-    if not within:
-        return "undecided"
-    if min(within) >= SOLVED - tolerance:
-        return "learned" if min(beyond, default=1.0) >= SOLVED - tolerance else "does not extrapolate"
-    if within[0] >= GOOD - tolerance and within[0] - within[-1] >= POOR - tolerance:
-        return "forgets with distance"
-    if median(within) < POOR and max(within) < GOOD:
-        return "never learned"
-    return "partly learned"
+
+    def judge(values: Sequence[float]) -> Diagnosis:
+        within = [s for s, flag in zip(values, flags, strict=True) if flag]
+        beyond = [s for s, flag in zip(values, flags, strict=True) if not flag]
+        if not within:
+            return "not measured"
+        if any(map(math.isnan, within)):
+            return "not a number"
+        if min(within) >= SOLVED - tolerance:
+            return "learned" if all(s >= SOLVED - tolerance for s in beyond) else "does not extrapolate"
+        if min(within) < -POOR - tolerance:
+            return "answers wrongly"
+        if within[0] >= GOOD - tolerance and within[0] - within[-1] >= POOR - tolerance:
+            return "forgets with distance"
+        if median(within) < POOR and max(within) < GOOD:
+            return "never learned"
+        return "partly learned"
+
+    verdict = settled(judge, skills, errors or [math.nan] * len(skills))
+    told = ("answers wrongly", "forgets with distance", "never learned", "partly learned", NEAR)
+    return NOT_ENOUGH if budget < ENOUGH and verdict in told else verdict
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,7 @@ def test_swaps_respect_agreement() -> None:
             return logits
 
     found = measure(input_swap, FirstNoun(), FarmAgreement(k_max=3))
-    assert curve(found, "follows_cue") == curve(found, "keeps_answer") == [1.0] * 4
+    assert curve(found, "follows_cue") == curve(found, "keeps_answer") == [1.0] * 3
     assert scalar(found, "cue_effect").value == 1.0
 
 
@@ -276,7 +276,7 @@ def test_extrapolation_names_the_longest_good_length() -> None:
                 logits[..., VOCABULARY - 1] = 100.0
             return logits
 
-    found = measure(PositionExtrapolation(), Short(), Recall(train_max=5, distances=[2, 5, 10, 40]))
+    found = measure(PositionExtrapolation(), Short(), Recall(train_max=5, distances=[2, 5, 10, 40]), examples=512)
     assert scalar(found, "longest_good").value == 10
     assert scalar(found, "worst_beyond").verdict == "below chance"
     elsewhere = measure(PositionExtrapolation(at=[3, 8, 15]), Short(), Recall(train_max=5))

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from harness_plugins.tasks.farm_agreement import FarmAgreement
-from harness_plugins.tasks.farm_grammar import ROLES, WORDS, Grammar
+from harness_plugins.tasks.farm_grammar import ROLES, WORDS, Grammar, zipf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -35,7 +35,7 @@ SENTENCE = re.compile(r"<d(?P<adj>a?)n(?P<phrases>(pdn)*)(i|t(?P<object>da?n))(?
 
 SEEDS = st.integers(0, 2**40)
 FARM = FarmAgreement()
-CORPUS = FARM.conditions()[-1]
+CORPUS = next(c for c in FARM.conditions() if c.group == "corpus")
 
 
 def generator(seed: int) -> torch.Generator:
@@ -285,11 +285,59 @@ def test_conditions() -> None:
     series = {
         g: [(c.x, c.inside) for c in conditions if c.group == g] for g in dict.fromkeys(c.group for c in conditions)
     }
-    assert list(series) == ["opposite", "same", "random", "corpus"]
+    assert list(series) == ["opposite", "same", "random", "described", "corpus", "unseen"]
     assert series["opposite"] == [(k, k <= 3) for k in range(9)]
     assert series["same"] == series["random"] == [(k, k <= 3) for k in range(1, 9)]
-    assert series["corpus"] == [(1.5, True)]
-    assert len(FarmAgreement(k_max=2).conditions()) == 3 + 2 + 2 + 1
+    assert series["corpus"] == series["unseen"] == [(1.5, True)]
+    assert len(FarmAgreement(k_max=2).conditions()) == 3 + 2 + 2 + 1 + 1 + 1
+
+
+def test_an_adjective_moves_everything_by_one_place() -> None:
+    """`<s> the ADJ SUBJ (PREP the NOUN)^3`, in the language, with distractors of the other number."""
+    batch = FARM.evaluate(Condition(3.0, inside=True, group="described"), 40, generator(3))
+    assert batch.cue is not None
+    assert batch.query is not None
+    assert batch.roles is not None
+    assert batch.tokens.shape == (40, 13)
+    assert (batch.cue == 3).all()
+    assert (batch.query == 12).all()
+    assert [ROLES[role] for role in batch.roles[0, :5]] == ["bos", "determiner", "adjective", "subject", "preposition"]
+    assert torch.isin(
+        batch.tokens[:, 2], torch.tensor([WORDS.index(w) for w in ("big", "old", "small", "young")])
+    ).any()
+    assert not FARM.grammar.next_log_probs(batch.tokens).isnan().any()
+
+
+def test_the_notes_say_how_much_of_the_test_occurs_in_training() -> None:
+    """The share told is that of a real training set and a real test, and `unseen` keeps its word."""
+    training = FARM.train(FARM.sentences, generator(0))
+    known = {tuple(row[row != 0].tolist()) for row in next(training).tokens}
+
+    def share(condition: Condition) -> float:
+        rows = FARM.evaluate(condition, 2000, generator(1)).tokens
+        return sum(tuple(row[row != 0].tolist()) in known for row in rows) / len(rows)
+
+    corpus, unseen = FARM.conditions()[-2:]
+    assert share(corpus) == pytest.approx(FARM.seen, abs=0.03)
+    assert 0.5 < FARM.seen < 0.65
+    assert f"{FARM.seen:.0%} of the test sentences" in FARM.notes[0]
+    assert share(unseen) < 0.02
+
+
+def test_where_everything_is_seen_there_is_nothing_unseen() -> None:
+    """A training set larger than the language has no condition that could never be filled."""
+    everything = FarmAgreement(sentences=10**15)
+    assert [c.group for c in everything.conditions()][-1] == "corpus"
+    assert everything.seen > 0.999
+    assert FarmAgreement(sentences=1).conditions()[-1].group == "unseen"
+
+
+def test_probabilities_of_sentences_by_hand() -> None:
+    """k = 0 is one of four counts; every noun the first of its class has the probability that Zipf gives it."""
+    words = ["<s>", "the", "dog", "sleeps", ".", "</s>", "<pad>"]
+    sentence = torch.tensor([[WORDS.index(word) for word in words]])
+    expected = 0.9 * 0.5 * zipf(8)[0] * 0.25 * 0.5 * zipf(4)[0] * 0.7
+    assert FARM.grammar.sentence_log_probs(sentence).exp().item() == pytest.approx(expected.item(), rel=1e-12)
 
 
 @given(seed=SEEDS, k=st.integers(0, 9), group=st.sampled_from(["opposite", "same", "random"]))
@@ -330,7 +378,9 @@ def test_random_distractors_are_of_both_numbers() -> None:
 
 def test_unknown_group_is_an_error_that_helps() -> None:
     """A group that the task does not have is named, with the ones it has."""
-    with pytest.raises(ValueError, match=r"opposite, same, random, corpus; got 'oposite'.*mean 'opposite'"):
+    with pytest.raises(
+        ValueError, match=r"opposite, same, random, described, corpus, unseen; got 'oposite'.*mean 'opposite'"
+    ):
         FARM.evaluate(Condition(x=1.0, inside=True, group="oposite"), 4, generator(0))
 
 
@@ -406,12 +456,12 @@ def test_divergence_of_the_uniform_predictor() -> None:
 
 
 def test_where_divergence_and_perplexity_are_undefined() -> None:
-    """KL is NaN beyond the trained range, where the language ends; perplexity everywhere but in `corpus`."""
+    """KL is NaN beyond the trained range, where the language ends; perplexity everywhere but in whole sentences."""
     for condition in FARM.conditions():
         batch = FARM.evaluate(condition, 8, generator(8))
         summary = FARM.summarise(FARM.score(torch.zeros(*batch.tokens.shape, 56), batch))
         assert math.isnan(summary["kl"]) == (not condition.inside)
-        assert math.isnan(summary["perplexity"]) == (condition.group != "corpus")
+        assert math.isnan(summary["perplexity"]) == (condition.group not in ("corpus", "unseen"))
     assert summary["perplexity"] == pytest.approx(56)
 
 

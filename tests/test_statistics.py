@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from statistics import median
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import record
 
+from harness.contracts import standard_error
 from harness.schema import Record
 from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, settled, summarise
 
@@ -103,23 +105,53 @@ INSIDE = [True] * 5
         ([0.6, 0.6, 0.6, 0.6, 0.6], INSIDE, "partly learned"),
         ([0.62, 0.6, 0.6, 0.58, 0.56], INSIDE, "partly learned"),
         ([0.2, 0.3, 0.9, 0.9, 0.9], INSIDE, "partly learned"),
-        ([1.0, NAN, 1.0, 1.0, NAN], INSIDE, "learned"),
-        ([NAN] * 5, INSIDE, "undecided"),
-        ([1.0] * 5, [False] * 5, "undecided"),
+        ([1.0, NAN, 1.0, 1.0, NAN], INSIDE, "not a number"),
+        ([1.0, 1.0, 1.0, NAN, NAN], [True, True, True, False, False], "does not extrapolate"),
+        ([NAN] * 5, INSIDE, "not a number"),
+        ([1.0] * 5, [False] * 5, "not measured"),
         ([1.0] * 5, None, "learned"),
     ],
 )
 def test_diagnosis(accuracies: list[float], inside: list[bool] | None, expected: str) -> None:
     """One of eight keys: chance is 1/8. The flat curve that is slightly better at its start never learned."""
-    assert diagnose(accuracies, inside, 1 / 8) == expected
+    assert diagnose(skills(accuracies, 1 / 8), inside) == expected
+
+
+def skills(accuracies: Sequence[float], chance: float) -> list[float]:
+    return [(accuracy - chance) / (1 - chance) for accuracy in accuracies]
 
 
 def test_a_diagnosis_is_relative_to_chance() -> None:
-    """Accuracy 0.6 is little skill for a choice of two; 0.95 is exactly enough; below chance is failure."""
-    assert diagnose([0.6] * 4, None, 0.5) == "never learned"
-    assert diagnose([0.6] * 4, None, 1 / 8) == "partly learned"
-    assert diagnose([0.95] * 4, None, 0.5) == "learned"
-    assert diagnose([0.3, 0.2, 0.3], None, 0.5) == "never learned"
+    """Accuracy 0.6 is little skill for a choice of two; 0.95 is exactly enough; below chance is no failure to learn,
+    but something else that was learned."""
+    assert diagnose(skills([0.6] * 4, 0.5)) == "never learned"
+    assert diagnose(skills([0.6] * 4, 1 / 8)) == "partly learned"
+    assert diagnose(skills([0.95] * 4, 0.5)) == "learned"
+    assert diagnose(skills([0.45, 0.5, 0.45], 0.5)) == "never learned"
+    assert diagnose(skills([1.0, 0.2, 0.3], 0.5)) == "answers wrongly"
+
+
+def test_a_diagnosis_that_another_sample_would_change_is_none() -> None:
+    """0.91 of 512 examples (chance 1/8) is 0.897 of the way: above or below 0.9 from sample to sample."""
+    error = math.sqrt(0.91 * 0.09 / 512) / (1 - 1 / 8)
+    assert diagnose(skills([0.91] * 3, 1 / 8), None, [error] * 3) == "near the threshold"
+    assert diagnose(skills([0.97] * 3, 1 / 8), None, [error] * 3) == "learned"
+    assert diagnose(skills([0.6] * 3, 1 / 8), None, [error] * 3) == "partly learned"
+
+
+def test_two_examples_are_not_enough_to_say_anything() -> None:
+    """Both wrong, or both right: another two could be the other way."""
+    error = 2 * standard_error(torch.zeros(2), share=True)
+    assert diagnose(skills([0.0], 0.5), None, [error]) == "not enough to say"
+    assert diagnose(skills([1.0], 0.5), None, [error]) == "not enough to say"
+
+
+def test_little_training_is_no_failure_to_learn() -> None:
+    """Ten steps of the thousand that are recommended say nothing; success needs no more of them."""
+    assert diagnose([0.0, 0.0], None, None, 0.01) == "not enough to say"
+    assert diagnose([1.0, 0.3], None, None, 0.01) == "not enough to say"
+    assert diagnose([1.0, 1.0], None, None, 0.01) == "learned"
+    assert diagnose([0.0, 0.0], None, None, 0.5) == "never learned"
 
 
 X = [1.0, 10.0, 20.0, 50.0, 100.0]

@@ -1,12 +1,18 @@
 """How well a model answers under each condition of its task, and what kind of failure it is."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness_plugins.probes.conditions import skill
+from harness_plugins.probes.scores import Scores, scores, skill_error
 
-from harness import Condition, Curve, Metric, Scalar, Subject
-from harness.statistics import diagnose
+from harness import Curve, Metric, Scalar, Subject
+from harness.statistics import NEAR, diagnose
+
+LEARNED = ("learned", "does not extrapolate")
+PARTLY = "partly learned"
+NONE = "not measured"
+"""Words of `harness.statistics.diagnose`."""
 
 
 def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
@@ -14,49 +20,76 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
     trained range.
 
     A curve per metric and group of conditions (`accuracy`, `accuracy (same)`, ...); a scalar where a group has one
-    condition. `worst_inside` carries the diagnosis, which tells a model that never learned from one that forgets with
-    distance (`harness.statistics.diagnose`).
+    condition. `worst_inside` is the worst of all groups. It carries the diagnosis of the first one, which tells a model
+    that never learned from one that forgets with distance (`harness.statistics.diagnose`); what is learned there, and
+    not in another group within the trained range, is `partly learned`. Where a model cannot take a length there is no
+    score (NaN), and `limit` says why.
     """
     task = subject.task
-    groups = dict.fromkeys(condition.group for condition in task.conditions())
-    for index, group in enumerate(groups):
-        conditions = [condition for condition in task.conditions() if condition.group == group]
-        results = [task.summarise(subject.scores(condition)) for condition in conditions]
+    names = dict.fromkeys(condition.group for condition in task.conditions())
+    groups = {name: scores(subject, [c for c in task.conditions() if c.group == name]) for name in names}
+    for index, (group, found) in enumerate(groups.items()):
         for name, metric in task.metrics.items():
-            values = [result[name] for result in results]
-            if all(math.isnan(value) for value in values):
+            values, errors = found.of(name), found.errors_of(name)
+            headline = name == task.headline
+            if not headline and all(map(math.isnan, values)):
                 continue  # the metric is not defined under these conditions
             label = name if index == 0 else f"{name} ({group})"
-            headline = name == task.headline
-            if len(conditions) == 1:
-                yield Scalar(name=label, unit=metric.unit, value=values[0])
+            if len(values) == 1:
+                yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0])
             else:
                 yield Curve(
                     name=label,
                     unit=metric.unit,
-                    x=[condition.x for condition in conditions],
+                    x=[condition.x for condition in found.conditions],
                     y=values,
                     x_label=task.axis,
                     y_label=name,
-                    inside=[condition.inside for condition in conditions],
+                    inside=[condition.inside for condition in found.conditions],
+                    standard_errors=errors,
                     headline=headline,
                 )
             if headline and index == 0:
-                yield from _worst(values, conditions, metric)
+                yield from _worst(subject, list(groups.values()), metric)
+        if found.reason:
+            label = "limit" if index == 0 else f"limit ({group})"
+            yield Scalar(name=label, unit=task.axis, value=found.limit, verdict=found.reason, headline=index == 0)
 
 
-def _worst(values: list[float], conditions: list[Condition], metric: Metric) -> Iterator[Scalar]:
+def _worst(subject: Subject, groups: Sequence[Scores], metric: Metric) -> Iterator[Scalar]:
+    name = subject.task.headline
+    places = [
+        (value, error, condition.inside)
+        for found in groups
+        for value, error, condition in zip(found.of(name), found.errors_of(name), found.conditions, strict=True)
+    ]
     worst = min if metric.higher_is_better else max
-    inside = [condition.inside for condition in conditions]
-    skills = [skill(metric, value) for value in values]
-    verdict = None if all(map(math.isnan, skills)) else diagnose(skills, inside, chance=0.0)
-    for name, wanted in (("worst_inside", True), ("worst_beyond", False)):
-        chosen = [value for value, flag in zip(values, inside, strict=True) if flag == wanted]
+    for label, wanted in (("worst_inside", True), ("worst_beyond", False)):
+        chosen = [(value, error) for value, error, inside in places if inside == wanted]
         if chosen:
-            yield Scalar(
-                name=name,
-                unit=metric.unit,
-                value=worst(chosen),
-                verdict=verdict if wanted else None,
-                headline=True,
-            )
+            known = [each for each in chosen if not math.isnan(each[0])]
+            value, error = worst(known, default=(math.nan, math.nan))
+            words = _diagnosis(subject, groups, metric) if wanted else None
+            yield Scalar(name=label, unit=metric.unit, value=value, standard_error=error, verdict=words, headline=True)
+
+
+def _diagnosis(subject: Subject, groups: Sequence[Scores], metric: Metric) -> str | None:
+    """What the scores of the first group say, unless another group within the trained range says less."""
+    if math.isnan(skill(metric, 0.0)):
+        return None
+    name = subject.task.headline
+
+    def said(scores: Scores, everywhere: bool) -> str:
+        places = [
+            (skill(metric, value), skill_error(metric, error), condition.inside)
+            for value, error, condition in zip(scores.of(name), scores.errors_of(name), scores.conditions, strict=True)
+            if everywhere or condition.inside
+        ]
+        skills, errors, inside = ([place[axis] for place in places] for axis in range(3))
+        return diagnose(skills, inside, errors, subject.budget)
+
+    first = said(groups[0], everywhere=True)
+    if first in LEARNED:
+        others = [said(each, everywhere=False) for each in groups[1:]]
+        return next((NEAR if other == NEAR else PARTLY for other in others if other not in (*LEARNED, NONE)), first)
+    return first

@@ -5,11 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
-from harness_plugins.probes.conditions import cue_mask, first_group, marked, reference, roles_before, skill
+from harness_plugins.probes.conditions import cue_mask, marked, reference, roles_before, skill
+from harness_plugins.probes.scores import skill_error, why_not
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from harness import Batch, Curve, Scalar, Subject
+from harness import Batch, Condition, Curve, Scalar, Subject, Task
+from harness.statistics import GOOD, settled
 
 
 def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
@@ -19,69 +21,84 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
     (`Task.partners`). Distractors are the tokens of the role `distractor`; in a task without roles, all tokens between
     the cue and the query.
 
+    Swaps are made where cue and distractors speak for the same answer (`Task.swap_group`), so that after either swap
+    they speak for different ones: a model that answers by the distractors is then always wrong.
+
     Measures:
         untouched: score without a swap, per condition.
         follows_cue: score after the cue is swapped, against the answer that is now right.
         keeps_answer: score after the distractors are swapped, against the answer that is still right.
-        cue_effect, distractor_effect: how far the score against the old answer falls, at the farthest condition that
-            training covered; the verdict says what the answer follows.
+        cue_effect: how far the score against the old answer falls, at the farthest condition that training covered. The
+            verdict says what the answer follows: the cue, if `follows_cue` is at least half of the way from chance to
+            perfect there; the distractors, if their swap costs as much. There is none below half of the way untouched.
+        distractor_effect: how far the score falls with the distractors.
     """
-    conditions = first_group(subject.task)
-    name = subject.task.headline
+    task, name = subject.task, subject.task.headline
+    metric = task.metrics[name]
     curves: dict[str, list[float]] = {"untouched": [], "follows_cue": [], "keeps_answer": []}
-    against_old: dict[str, float] = {}
-    for condition in conditions:
-        batch = subject.batch(condition)
-        partner = subject.task.partners(batch, subject.generator)
-        cue_only, others = cue_mask(batch), distractor_mask(batch, subject.task.roles)
-        swapped_cue = batch.with_tokens(exchange(batch, partner, cue_only))
-        swapped_others = batch.with_tokens(exchange(batch, partner, others))
-        scores = {
-            "untouched": subject.scores(condition),
-            "follows_cue": subject.score(with_answers_of(swapped_cue, partner)),
-            "keeps_answer": subject.score(swapped_others),
-        }
-        results = {key: subject.task.summarise(each)[name] for key, each in scores.items()}
-        for key, value in results.items():
-            curves[key].append(value)
-        if condition == reference(conditions):
-            after = subject.task.summarise(subject.score(swapped_cue))[name]
-            against_old = {
-                "cue": results["untouched"] - after,
-                "distractors": results["untouched"] - results["keeps_answer"],
-            }
-    metric = subject.task.metrics[name]
-    for key, values in curves.items():
-        yield Curve(
-            name=key,
-            unit=metric.unit,
+    errors: dict[str, list[float]] = {key: [] for key in curves}
+    used: list[tuple[Condition, int, int]] = []
+    against_old: list[float] = []
+    for condition in swap_conditions(task):
+        if (batch := subject.marked(condition)) is None:
+            continue
+        partner = task.partners(batch, subject.generator)
+        swapped_cue = batch.with_tokens(exchange(batch, partner, cue_mask(batch)))
+        swapped_others = batch.with_tokens(exchange(batch, partner, distractor_mask(batch, task.roles)))
+        for key, changed in (
+            ("untouched", batch),
+            ("follows_cue", with_answers_of(swapped_cue, partner)),
+            ("keeps_answer", swapped_others),
+        ):
+            scores = subject.score(changed)
+            curves[key].append(task.summarise(scores)[name])
+            errors[key].append(task.standard_errors(scores)[name])
+        against_old.append(task.summarise(subject.score(swapped_cue))[name])
+        used.append((condition, len(batch), len(subject.batch(condition))))
+    conditions = [condition for condition, _, _ in used]
+
+    def curve(name: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
+        return Curve(
+            name=name,
+            unit=unit,
             x=[condition.x for condition in conditions],
-            y=values,
-            x_label=subject.task.axis,
-            y_label=key.replace("_", " "),
+            y=y,
+            x_label=task.axis,
+            y_label=name.replace("_", " "),
             inside=[condition.inside for condition in conditions],
-            headline=key != "untouched",
+            standard_errors=errors,
+            headline=True,
         )
-    untouched = skill(metric, curves["untouched"][conditions.index(reference(conditions))])
-    lost = {what: skill(metric, effect) - skill(metric, 0.0) for what, effect in against_old.items()}
-    yield Scalar(
-        name="cue_effect",
-        unit=metric.unit,
-        value=against_old["cue"],
-        verdict=verdict(untouched, lost["cue"], lost["distractors"]),
-        headline=True,
-    )
-    yield Scalar(name="distractor_effect", unit=metric.unit, value=against_old["distractors"], headline=True)
+
+    for key, values in curves.items():
+        yield curve(key, metric.unit, values, errors[key])
+    if any(n < of for _, n, of in used):
+        yield curve("examples_used", "examples", [float(n) for _, n, _ in used])
+    at = conditions.index(reference(conditions))
+    effects = {"cue": against_old[at], "distractors": curves["keeps_answer"][at]}
+    effects = {what: curves["untouched"][at] - after for what, after in effects.items()}
+    words = None
+    if not math.isnan(skill(metric, 0.0)):
+        found, spread = ([each[key][at] for key in curves] for each in (curves, errors))
+        words = why_not(subject, metric, found[0], spread[0]) or settled(
+            what_counts, [skill(metric, value) for value in found], [skill_error(metric, each) for each in spread]
+        )
+    yield Scalar(name="cue_effect", unit=metric.unit, value=effects["cue"], verdict=words, headline=True)
+    yield Scalar(name="distractor_effect", unit=metric.unit, value=effects["distractors"], headline=True)
 
 
-def verdict(untouched: float, cue: float, distractors: float) -> str | None:
-    """What the answer follows; effects are shares of the way from perfect to chance, and half of it counts."""
-    if math.isnan(untouched):
-        return None
-    if untouched < 0.5:
-        return "has not learned"
-    words = [word for word, effect in (("the cue", cue), ("the distractors", distractors)) if effect >= 0.5]
-    return f"follows {' and '.join(words)}" if words else "follows neither"
+def swap_conditions(task: Task) -> list[Condition]:
+    """The conditions of the group that the task names for swaps, or of its first one."""
+    conditions = task.conditions()
+    group = conditions[0].group if task.swap_group is None else task.swap_group
+    return [condition for condition in conditions if condition.group == group]
+
+
+def what_counts(skills: Sequence[float]) -> str:
+    """What the answer follows, from the skills untouched, after the cue's swap and after that of the distractors."""
+    untouched, follows, keeps = skills
+    counts = {"the cue": follows >= GOOD, "the distractors": untouched - keeps >= GOOD}
+    return f"follows {' and '.join(what for what, yes in counts.items() if yes) or 'neither'}"
 
 
 def distractor_mask(batch: Batch, roles: Sequence[str]) -> Bool[Tensor, "batch time"]:

@@ -1,15 +1,18 @@
 """Does it still work beyond the trained length? The score at every length, and where it ends."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-import torch
-from harness_plugins.probes.conditions import first_group, skill
+from harness_plugins.probes.conditions import first_group, reference, skill
+from harness_plugins.probes.scores import Scores, scores, skill_error, why_not
 from pydantic import Field
 
-from harness import Condition, Curve, Scalar, Subject
-from harness.registry import describe
+from harness import Condition, Curve, Metric, Scalar, Subject
+from harness.statistics import NEAR, NOT_ENOUGH, settled
+
+AT_CHANCE = 0.1
+"""A skill of this size, to either side of 0, is chance."""
 
 
 class PositionExtrapolation:
@@ -19,9 +22,11 @@ class PositionExtrapolation:
 
     Measures:
         score: the task's first metric per condition; NaN where the model cannot take the length.
-        longest_good: largest x up to which every score is at least `threshold`; 0 if not even the nearest is.
+        longest_good: largest x up to which every score is at least `threshold`; minus infinity if not even the nearest
+            is. The verdict is `near the threshold` where two standard errors of a score would move it.
         worst_beyond: worst score beyond the trained range; the verdict says whether it is below chance (the model
-            answers wrongly, which is worse than not knowing), at chance or above.
+            answers wrongly, which is worse than not knowing), at chance (within a tenth of the way to perfect) or
+            above. A model that has not learned the task within the range has nothing to extrapolate, and it says so.
         limit: largest x that the model takes; infinite if it takes all that were tried. The verdict is its own error.
 
     A metric that states no chance and best value has only `score` and `limit`.
@@ -40,55 +45,65 @@ class PositionExtrapolation:
     def __call__(self, subject: Subject) -> Iterator[Scalar | Curve]:
         task = subject.task
         metric = task.metrics[task.headline]
-        conditions = self._conditions(first_group(task))
-        scores: list[float] = []
-        limit, reason = math.inf, None
-        for condition in conditions:
-            if limit < math.inf:
-                scores.append(math.nan)
-                continue
-            batch = subject.batch(condition)  # outside the `try`: what the task cannot make is no limit of the model
-            most = getattr(subject.model, "max_length", None)
-            try:
-                if isinstance(most, int) and batch.tokens.shape[1] > most:
-                    raise ValueError(f"the model takes {most} tokens at most (max_length)")
-                scores.append(task.summarise(subject.scores(condition))[task.headline])
-            except torch.OutOfMemoryError:
-                raise  # a limit of the machine
-            except (IndexError, RuntimeError, ValueError) as error:
-                shorter = [c.x for c in conditions if c.x < condition.x]
-                limit = max(shorter, default=0.0)
-                reason = f"at {condition.x:g} ({batch.tokens.shape[1]} tokens): {describe(error)}"
-                scores.append(math.nan)
+        found = scores(subject, self._conditions(first_group(task)))
         yield Curve(
             name="score",
             unit=metric.unit,
-            x=[condition.x for condition in conditions],
-            y=scores,
+            x=[condition.x for condition in found.conditions],
+            y=found.of(task.headline),
             x_label=task.axis,
             y_label=task.headline,
-            inside=[condition.inside for condition in conditions],
+            inside=[condition.inside for condition in found.conditions],
+            standard_errors=found.errors_of(task.headline),
             headline=True,
         )
-        yield Scalar(name="limit", unit=task.axis, value=limit, verdict=reason, headline=limit < math.inf)
-        skills = [skill(metric, score) for score in scores]
-        if math.isnan(skills[0]) and not math.isnan(scores[0]):
+        limited = found.limit < math.inf
+        yield Scalar(name="limit", unit=task.axis, value=found.limit, verdict=found.reason, headline=limited)
+        if math.isnan(skill(metric, 0.0)):
             return  # without a scale from chance to perfect, no score is good or bad
-        longest = 0.0
-        for condition, reached in zip(conditions, skills, strict=True):
-            if not reached >= self.threshold:
-                break
-            longest = condition.x
-        yield Scalar(name="longest_good", unit=task.axis, value=longest, headline=True)
+        yield self._longest_good(found, metric, task.headline, task.axis)
         beyond = [
-            (reached, score)
-            for condition, reached, score in zip(conditions, skills, scores, strict=True)
+            (score, error)
+            for condition, score, error in zip(
+                found.conditions, found.of(task.headline), found.errors_of(task.headline), strict=True
+            )
             if not condition.inside and not math.isnan(score)
         ]
         if beyond:
-            reached, score = min(beyond)
-            verdict = "below chance" if reached < -0.1 else "at chance" if reached < 0.1 else "above chance"
-            yield Scalar(name="worst_beyond", unit=metric.unit, value=score, verdict=verdict, headline=True)
+            score, error = min(beyond, key=lambda each: skill(metric, each[0]))
+            yield Scalar(
+                name="worst_beyond",
+                unit=metric.unit,
+                value=score,
+                standard_error=error,
+                verdict=self._not_learned(subject, found, metric)
+                or settled(against_chance, [skill(metric, score)], [skill_error(metric, error)]),
+                headline=True,
+            )
+
+    def _longest_good(self, found: Scores, metric: Metric, name: str, axis: str) -> Scalar:
+        def longest(skills: Sequence[float]) -> str:
+            good = -math.inf
+            for condition, reached in zip(found.conditions, skills, strict=True):
+                if not reached >= self.threshold:
+                    break
+                good = condition.x
+            return f"{good:g}"
+
+        skills = [skill(metric, score) for score in found.of(name)]
+        verdict = settled(longest, skills, [skill_error(metric, error) for error in found.errors_of(name)])
+        words = verdict if verdict in (NEAR, NOT_ENOUGH) else None
+        return Scalar(name="longest_good", unit=axis, value=float(longest(skills)), verdict=words, headline=True)
+
+    @staticmethod
+    def _not_learned(subject: Subject, found: Scores, metric: Metric) -> str | None:
+        """Why nothing can be said about extrapolation, if the farthest trained condition is among those measured."""
+        farthest = reference(found.conditions)
+        if not farthest.inside:
+            return None
+        index = list(found.conditions).index(farthest)
+        name = subject.task.headline
+        return why_not(subject, metric, found.of(name)[index], found.errors_of(name)[index])
 
     def _conditions(self, own: list[Condition]) -> list[Condition]:
         if self.at is None:
@@ -96,3 +111,8 @@ class PositionExtrapolation:
         inside = [condition.x for condition in own if condition.inside]
         low, high = min(inside, default=math.inf), max(inside, default=-math.inf)
         return [Condition(x, inside=low <= x <= high, group=own[0].group) for x in sorted(set(self.at))]
+
+
+def against_chance(skills: Sequence[float]) -> str:
+    """Whether a skill is below chance, at chance or above."""
+    return "below chance" if skills[0] < -AT_CHANCE else "at chance" if skills[0] < AT_CHANCE else "above chance"

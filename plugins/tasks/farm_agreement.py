@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from harness_plugins.tasks.farm_grammar import (
     INTRANSITIVE,
     NUMBERS,
@@ -23,7 +25,7 @@ from jaxtyping import Float, Int
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different
+from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different, seeded, standard_error
 from harness.errors import did_you_mean
 
 PAD, BOS, THE = (WORDS.index(word) for word in ("<pad>", "<s>", "the"))
@@ -57,7 +59,12 @@ class FarmAgreement(Task):
 
     So the gradient of their loss is about the verb alone, and no model sees the verb before it names it. They
     have no adjectives, and singular and plural subjects in turn. Without distractors the three groups are one
-    condition, which is in `opposite`.
+    condition, which is in `opposite`. `described` is the hard test at the largest k of training with an adjective
+    before the subject, which moves everything by one place: a model that reads a fixed place fails there.
+
+    Test sentences are drawn by the same grammar as training sentences, and most of the language's probability lies on
+    few of them: the notes say how many test sentences occur in training. The condition `unseen` is like `corpus`, with
+    the sentences that a training set of this size lacks with a probability of at least 95 %.
 
     Args:
         sentences: size of the training set.
@@ -67,6 +74,7 @@ class FarmAgreement(Task):
 
     axis = "k (distractors)"
     roles = ROLES
+    swap_group = "same"
     recommended_training: ClassVar[Mapping[str, Any]] = {
         "optimizer": "adamw",
         "weight_decay": 0.01,  # PyTorch's own for AdamW
@@ -90,6 +98,11 @@ class FarmAgreement(Task):
         self.grammar = Grammar(train_max)
         self.interface = Interface(input_size=len(WORDS), output_size=len(WORDS))
         nats, targets = self.grammar.bound()
+        self.seen, self.rare = occurrence(sentences, train_max)
+        self.notes = [
+            f"{self.seen:.0%} of the test sentences of `corpus` occur in the {sentences:,} training sentences, as the "
+            "grammar repeats itself; those of `unseen` do not (with a probability of 95 % or more each)"
+        ]
         self.metrics = {
             "accuracy": Metric("share", chance=0.5, best=1.0),
             "accuracy_singular": Metric("share", chance=0.5, best=1.0),
@@ -113,32 +126,38 @@ class FarmAgreement(Task):
                 yield _trimmed(corpus[rows])
 
     def conditions(self) -> Sequence[Condition]:
-        """Every k for each group; then `corpus`, at the mean k of the training sentences."""
+        """Every k for each group; `described`; then `corpus` and `unseen`, at the mean k of the training sentences
+        (`unseen` only where at least one sentence of a thousand is)."""
         agreement = [
             Condition(x=float(k), inside=k <= self.train_max, group=group)
             for group in GROUPS
             for k in range(self.k_max + 1)
             if k > 0 or group == "opposite"
         ]
-        return [*agreement, Condition(x=self.train_max / 2, inside=True, group="corpus")]
+        whole = ("corpus", "unseen") if self.rare > 1e-3 else ("corpus",)
+        described = Condition(x=float(self.train_max), inside=True, group="described")
+        return [*agreement, described, *(Condition(x=self.train_max / 2, inside=True, group=group) for group in whole)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         if condition.group == "corpus":
             return self._corpus(examples, generator)
+        if condition.group == "unseen":
+            return self._unseen(examples, generator)
         number = torch.arange(examples) % 2
         k = int(condition.x)
         numbers = number[:, None].repeat(1, 1 + k)
-        if condition.group == "opposite":
+        if condition.group in ("opposite", "described"):
             numbers[:, 1:] = 1 - numbers[:, 1:]
         elif condition.group == "random":
             numbers[:, 1:] = torch.randint(2, (examples, k), generator=generator)
         elif condition.group != "same":
-            known = (*GROUPS, "corpus")
+            known = (*GROUPS, "described", "corpus", "unseen")
             raise ValueError(
                 f"farm_agreement has the condition groups {', '.join(known)}; got {condition.group!r}."
                 f"{did_you_mean(condition.group, known)}"
             )
-        return _prefixes(numbers, generator)
+        prefixes = _prefixes(numbers, generator)
+        return _described(prefixes, generator) if condition.group == "described" else prefixes
 
     def score(self, outputs: Float[Tensor, "batch time vocab"], batch: Batch) -> dict[str, Tensor]:
         """Numbers per example.
@@ -179,7 +198,8 @@ class FarmAgreement(Task):
 
     def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         """Means over examples; over targets for `loss` and `kl`. `perplexity` is that of whole sentences, to
-        compare with the entropy bound, and NaN in a condition that asks for the verb alone."""
+        compare with the entropy bound (in `corpus`; unseen sentences are rarer ones), and NaN in a condition that asks
+        for the verb alone."""
         means = ("accuracy", "log_odds", "singular_log_odds", "verb_mass")
         summary = {name: scores[name].double().mean().item() for name in means}
         for value, name in enumerate(NUMBERS):
@@ -194,6 +214,15 @@ class FarmAgreement(Task):
             "perplexity": loss.exp().item() if whole else math.nan,
         }
         return {name: summary[name] for name in self.metrics}
+
+    def standard_errors(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        """Over examples, weighted as in `summarise`."""
+        errors = super().standard_errors(scores)
+        errors |= {name: standard_error(scores[name], scores["targets"].double()) for name in ("loss", "kl")}
+        for value, name in enumerate(NUMBERS):
+            chosen = scores["accuracy"][scores["number"] == value]
+            errors[f"accuracy_{name}"] = standard_error(chosen, share=True)
+        return errors
 
     def perfect(self, batch: Batch) -> Float[Tensor, "batch time vocab"]:
         """The exact logits, for checks of the score; NaN after prefixes that training sentences never have."""
@@ -214,7 +243,22 @@ class FarmAgreement(Task):
         return (probabilities * (exact - log_probs)).where(probabilities != 0, 0).sum(-1)
 
     def _corpus(self, sentences: int, generator: torch.Generator) -> Batch:
-        sentence, roles = self.grammar.sample(sentences, generator)
+        return self._batch(*self.grammar.sample(sentences, generator))
+
+    def _unseen(self, sentences: int, generator: torch.Generator) -> Batch:
+        """Whole sentences that training lacks, drawn until there are enough of them."""
+        found: list[Tensor] = []
+        while sum(map(len, found)) < sentences:
+            sentence, roles = self.grammar.sample(max(256, sentences), generator)
+            kept = self.grammar.sentence_log_probs(sentence) < rare_below(self.sentences)
+            pair = torch.stack([sentence, roles], dim=2)[kept]
+            found.append(F.pad(pair.transpose(1, 2), (0, self.grammar.longest - pair.shape[1])))
+        tokens, roles = torch.cat(found)[:sentences].unbind(1)
+        longest = int((tokens != PAD).sum(1).max())
+        return self._batch(tokens[:, :longest], roles[:, :longest])
+
+    def _batch(self, sentence: Int[Tensor, "batch time"], roles: Int[Tensor, "batch time"]) -> Batch:
+        """Whole sentences as examples of language modelling."""
         following = sentence[:, 1:]
         mask = following != PAD
         tokens = sentence[:, :-1].where(mask, PAD)  # `</s>` is only ever a target
@@ -228,6 +272,21 @@ class FarmAgreement(Task):
             roles=roles[:, :-1].where(mask, -1),
             extra={"number": torch.isin(tokens.gather(1, cue[:, None]), NOUN_IDS[1]).squeeze(1).long()},
         )
+
+
+def rare_below(sentences: int) -> float:
+    """The log-probability of a sentence which that many draws lack with a probability of 95 %."""
+    return math.log(-math.expm1(math.log(0.95) / sentences))
+
+
+@cache
+def occurrence(sentences: int, k_max: int) -> tuple[float, float]:
+    """Of sentences drawn by the grammar, the share that occurs among that many others, and the share of those that are
+    lacking with a probability of 95 % or more; from 4,096 sentences and their exact probabilities."""
+    grammar = Grammar(k_max)
+    log_probs = grammar.sentence_log_probs(grammar.sample(4096, seeded("occurrence"))[0])
+    lacking = (sentences * torch.log1p(-log_probs.exp())).exp()
+    return (1 - lacking).mean().item(), (log_probs < rare_below(sentences)).double().mean().item()
 
 
 def _prefixes(numbers: Int[Tensor, "batch nouns"], generator: torch.Generator) -> Batch:
@@ -250,6 +309,28 @@ def _prefixes(numbers: Int[Tensor, "batch nouns"], generator: torch.Generator) -
         query=torch.full((examples,), tokens.shape[1] - 1),
         roles=torch.tensor([ROLES.index(role) for role in roles]).repeat(examples, 1),
         extra={"number": numbers[:, 0].clone()},
+    )
+
+
+def _described(batch: Batch, generator: torch.Generator) -> Batch:
+    """The sentences with an adjective before the subject."""
+
+    def insert(rows: Tensor, column: Tensor) -> Tensor:
+        return torch.cat([rows[:, :2], column[:, None], rows[:, 2:]], dim=1)
+
+    adjectives = ids("adjective")
+    drawn = torch.tensor(adjectives)[draw(cumulate(zipf(len(adjectives))), (len(batch),), generator)]
+    assert batch.roles is not None
+    assert batch.cue is not None
+    assert batch.query is not None
+    return replace(
+        batch,
+        tokens=insert(batch.tokens, drawn),
+        targets=insert(batch.targets, torch.full_like(drawn, IGNORE)),
+        mask=insert(batch.mask, torch.ones_like(drawn, dtype=torch.bool)),
+        roles=insert(batch.roles, torch.full_like(drawn, ROLES.index("adjective"))),
+        cue=batch.cue + 1,
+        query=batch.query + 1,
     )
 
 

@@ -157,6 +157,7 @@ class Grammar:
         probabilities: of the next token in each state; all zero in state 0, outside the language.
         successor: the state after reading a token; 0 where the language has no such continuation.
         role: the role of a token read in a state, an index into `ROLES`; -1 for none.
+        longest: the most tokens that `sample` gives a sentence, padding included.
     """
 
     def __init__(self, k_max: int) -> None:
@@ -174,6 +175,7 @@ class Grammar:
                 self.role[number[name], words] = ROLES.index(arc.role) if arc.role else -1
         self.start = number["start"]
         self.done = number["done"]
+        self.longest = 11 + 3 * k_max
 
     def sample(
         self, sentences: int, generator: torch.Generator
@@ -201,6 +203,11 @@ class Grammar:
         log_probs = self.probabilities.log()
         log_probs[0] = torch.nan
         return log_probs.to(tokens.device)[states]
+
+    def sentence_log_probs(self, sentences: Int[Tensor, "batch time"]) -> Float64[Tensor, " batch"]:
+        """The exact log-probability of each whole sentence, as `sample` draws them (padding has probability 1)."""
+        following = self.next_log_probs(sentences[:, :-1]).gather(2, sentences[:, 1:, None])
+        return following.squeeze(2).sum(1)
 
     def bound(self) -> tuple[float, float]:
         """The entropy of a sentence in nats, and its mean number of targets (all tokens but `<s>`)."""

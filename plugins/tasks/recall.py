@@ -1,5 +1,6 @@
 """Long-range recall: name the key that stood at the start, however many distractors came after it."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -26,7 +27,9 @@ class Recall(Task):
 
     The plain form of the long-lag problems of Hochreiter & Schmidhuber (1997, section 5). Chance accuracy is 1/8,
     chance loss log 8 = 2.079 nats. A training batch has one distance, drawn uniformly; evaluation has every key
-    equally often.
+    equally often (to within one, where the number of examples is no multiple of 8).
+
+    `bits` is the mutual information between answer and key, corrected for what chance adds to it.
 
     Args:
         train_min: smallest distance in training.
@@ -70,14 +73,15 @@ class Recall(Task):
         return [Condition(d, inside=self.train_min <= d <= self.train_max) for d in self.distances]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        balanced = torch.arange(-(-examples // KEYS) * KEYS) % KEYS
-        return sequences(balanced, int(condition.x), generator)
+        return sequences(torch.arange(examples) % KEYS, int(condition.x), generator)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         logits, keys = outputs[:, -1].float(), batch.targets[:, -1]
-        answers = logits.argmax(dim=-1)
+        answers = logits.argmax(dim=-1).float()
+        answers[logits.isnan().any(-1)] = math.nan  # `argmax` would name the first NaN
+        right = (answers == keys).float().where(~answers.isnan(), answers)
         loss = F.cross_entropy(logits, keys, reduction="none")
-        return {"accuracy": (answers == keys).float(), "loss": loss, "answer": answers, "key": keys}
+        return {"accuracy": right, "loss": loss, "answer": answers, "key": keys}
 
     def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         return {
@@ -104,15 +108,21 @@ def sequences(keys: Int[Tensor, " batch"], distance: int, generator: torch.Gener
     )
 
 
-def mutual_information(answers: Int[Tensor, " batch"], keys: Int[Tensor, " batch"]) -> float:
-    """Mutual information between answer and key in bits (Shannon 1948), from their joint frequencies.
+def mutual_information(answers: Float[Tensor, " batch"], keys: Int[Tensor, " batch"]) -> float:
+    """Mutual information between answer and key in bits (Shannon 1948), corrected for its bias; NaN if an answer is.
 
-    The plug-in estimate: exact for perfect and for constant answers, and too high by at most about
-    (KEYS - 1)^2 / (2 n ln 2) bits for noisy ones (0.07 for n = 512).
+    The estimate from joint frequencies is too high: an entropy over m occupied cells comes out (m - 1) / 2n nats too
+    low (Miller 1955), and a conditional one has more cells. That is taken off: 0.07 bits where 512 answers are pure
+    chance, and nothing for perfect and for constant answers, which are exact.
     """
+    if answers.isnan().any():
+        return math.nan
     table = torch.zeros(VOCABULARY, VOCABULARY, dtype=torch.float64, device=answers.device)
-    table.index_put_((answers, keys), torch.ones_like(answers, dtype=torch.float64), accumulate=True)
+    table.index_put_((answers.long(), keys), torch.ones_like(answers, dtype=torch.float64), accumulate=True)
     joint = table / table.sum()
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
     seen = joint > 0
-    return (joint[seen] * (joint[seen] / independent[seen]).log2()).sum().clamp(min=0).item()
+    found = (joint[seen] * (joint[seen] / independent[seen]).log2()).sum()
+    more_cells = seen.sum() - seen.any(0).sum() - (seen.any(1).sum() - 1)  # (R - 1)(C - 1) if all are occupied
+    bias = more_cells / (2 * len(keys) * math.log(2))
+    return (found - bias.clamp(min=0)).clamp(min=0).item()
