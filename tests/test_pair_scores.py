@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 import torch
 from hf_models import save, tokenizer
 
-from harness.contracts import Subject
+from harness.contracts import Skip, Subject
+from harness.needs import unmet
+from harness.schema import Scalar
 
 pytest.importorskip("transformers")
 
@@ -229,3 +232,54 @@ def test_made_files(tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / name
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert compare(tmp_path / "model", kind, path, texts, 99, **ARGUMENTS[name]) == len(texts)
+
+
+MARKED = [
+    "The keys to the cabinet are here .\tThe keys to the cabinet is here .\t1\t5",
+    "The authors near the hotel laugh .\tThe authors near the hotel laughs .\t1\t5",
+    "The key is here .\tThe key are here .\t1\t2",
+]
+UNMARKED = [
+    "There are keys .\tThere is keys .\t2\t1",
+    "The hotels are here .\tThe hotels is here .\t\t2",
+    "It is here .\tIt are here .\t1\t1",
+]
+
+
+def test_probes_of_the_subject_take_the_marked_pairs(tmp_path: Path) -> None:
+    """Beside pairs without marks, of which all are scored, they measure what they measure without them."""
+    from harness_plugins.probes.accuracy import accuracy
+    from harness_plugins.probes.attention_to_subject import AttentionToSubject
+    from harness_plugins.probes.edge_cut import EdgeCut
+    from harness_plugins.probes.grad_reach import GradReach
+    from harness_plugins.probes.input_swap import input_swap
+
+    folder = save(tmp_path / "model", "llama", tokenizer("bytes"))
+
+    def subject(*lines: str) -> Subject:
+        path = tmp_path / "pairs.tsv"
+        path.write_text("\n".join(("good\tbad\tsubject\tverb", *lines)), encoding="utf-8")
+        task = MinimalPairs(HF.tokenizer(str(folder), None, False), file=path)
+        model = HF(task.interface, path=str(folder)).eval()
+        return Subject(model, task, stage="trained", seed=0, device=torch.device("cpu"))
+
+    mixed = subject(UNMARKED[0], MARKED[0], UNMARKED[1], *MARKED[1:], UNMARKED[2])
+    assert unmet(("cue", "attention"), mixed) == ""
+    scored = {each.name: each for each in accuracy(mixed)}
+    assert isinstance(pairs := scored["pairs"], Scalar)
+    assert pairs.value == 6
+    for probe in (AttentionToSubject(), EdgeCut(layer=1, head=1), GradReach()):
+        alone = {each.name: rounded(each.model_dump_json()) for each in probe(subject(*MARKED))}
+        beside = subject(UNMARKED[0], MARKED[0], UNMARKED[1], *MARKED[1:], UNMARKED[2])
+        found = {each.name: rounded(each.model_dump_json()) for each in probe(beside)}
+        assert {name: found[name] for name in alone} == alone
+    with pytest.raises(Skip, match="cannot exchange subjects"):
+        list(input_swap(mixed))
+    none = subject(*UNMARKED)
+    assert unmet(("cue",), none) == "the task marks no cue and query positions"
+    assert len(list(GradReach()(none))) > 0
+
+
+def rounded(text: str) -> str:
+    """Without the digits that the width of a batch may change."""
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", text)
