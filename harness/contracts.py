@@ -191,6 +191,17 @@ class Tokenizer(Protocol):
         ...
 
 
+@runtime_checkable
+class OffersWordEnds(Protocol):
+    """A tokenizer that knows which tokens continue a word."""
+
+    @property
+    def ends_word(self) -> Sequence[bool]:
+        """For every token id, whether a word is over when this token comes next: it begins with a space or another sign
+        that belongs to no word, or ends the text. False for a token that goes on with the word."""
+        ...
+
+
 class Task:
     """A task: training data, evaluation conditions and a score. Subclass it; the constructor's keyword arguments,
     annotated, are the configuration.

@@ -1,6 +1,7 @@
 """Tiny models of transformers, and a tokenizer, for tests: nothing is downloaded."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ def save(folder: Path, architecture: str = "gpt2", tokenizer: Any = None) -> Pat
     return folder
 
 
-def tokenizer(kind: str, **more: Any) -> Any:
-    """A tokenizer of a kind, trained on `TEXT`, as transformers wraps it."""
+def tokenizer(kind: str, text: Sequence[str] = TEXT, **more: Any) -> Any:
+    """A tokenizer of a kind, trained on a text, as transformers wraps it."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -72,7 +73,8 @@ def tokenizer(kind: str, **more: Any) -> Any:
         trim = kind == "bytes, trimmed"
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=trim)
         made.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(vocab_size=290, special_tokens=special, initial_alphabet=alphabet)
+        size = 290 if kind != "bytes, unmerged" else len(special) + len(alphabet)
+        trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=special, initial_alphabet=alphabet)
     elif kind == "pieces":
         made = Tokenizer(models.Unigram())
         made.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -88,11 +90,11 @@ def tokenizer(kind: str, **more: Any) -> Any:
         made = Tokenizer(models.WordLevel(unk_token="<unk>"))
         made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
         trainer = trainers.WordLevelTrainer(special_tokens=special)
-    made.train_from_iterator(TEXT, trainer)
+    made.train_from_iterator(text, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", **{"bos_token": "<s>", **more})
 
 
-KINDS = ("bytes", "bytes, trimmed", "pieces", "lower case", "words")
+KINDS = ("bytes", "bytes, trimmed", "bytes, unmerged", "pieces", "lower case", "words")
 
 
 def blimp(path: Path, rows: list[dict[str, str]]) -> Path:

@@ -265,7 +265,8 @@ def test_the_accuracy_is_that_of_sentences_scored_one_by_one(tmp_path: Path) -> 
 
     inner = tokenizer("bytes")
     folder = save(tmp_path / "model", "llama", inner)
-    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    pairs = PAIRS.splitlines()[:3]  # in the last one a form begins the other, so that its end counts too
+    (tmp_path / "pairs.tsv").write_text("\n".join(pairs))
     model = load_model(str(folder), None, False, torch.float32).eval()
 
     def log_prob(prefix: str, form: str) -> float:
@@ -276,7 +277,7 @@ def test_the_accuracy_is_that_of_sentences_scored_one_by_one(tmp_path: Path) -> 
         return sum(float(log_probs[i - 1, whole[i]]) for i in range(len(before), len(whole)))
 
     expected = []
-    for line in PAIRS.splitlines()[1:]:
+    for line in pairs[1:]:
         good, bad = (text.split() for text in line.split("\t")[:2])
         expected.append(log_prob(" ".join(good[:5]), good[5]) - log_prob(" ".join(bad[:5]), bad[5]))
     reader = HF.tokenizer(str(folder), None, False)
@@ -299,7 +300,7 @@ def test_what_the_files_hold_is_part_of_the_identity(tmp_path: Path) -> None:
         return harness.run([f"hf:path={folder}"], [task], ["accuracy"], seeds=1, out=tmp_path / "run")
 
     first = run().records[0]
-    assert run().records[0] == first
+    assert run().records[0].model_dump_json() == first.model_dump_json()  # NaN is no number, not even itself
     pairs.write_text(PAIRS.replace("keys", "authors"))
     second = run().records[0]
     save(folder, "llama")

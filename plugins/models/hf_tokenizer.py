@@ -45,6 +45,23 @@ class TextTokenizer:
         """The inverse of `token`."""
         return str(self.inner.convert_ids_to_tokens(token))
 
+    @cached_property
+    def ends_word(self) -> list[bool]:
+        """For every token id, whether a word is over when it comes next: whether, after a letter, it adds text that
+        begins with neither a letter nor a digit, an apostrophe or a hyphen. A byte that is no whole letter goes on."""
+        letter = self._ids("a")
+        known = sorted(self.inner.get_vocab().values())
+        texts = self.inner.batch_decode(
+            [letter, *([*letter, token] for token in known)],
+            skip_special_tokens=False,
+            clean_up_tokenization_spaces=False,
+        )
+        ends = [False] * self.size
+        for token, text in zip(known, texts[1:], strict=True):
+            if token < self.size and text.startswith(texts[0]):
+                ends[token] = re.match(r"[^\w'’\-\ufffd]", text[len(texts[0]) :]) is not None
+        return ends
+
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Token ids and the characters of each.
 

@@ -2,18 +2,29 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from harness_plugins.tasks.pair_files import Format, Pair, PairFile, Scoring, Sentence, read_pairs
-from harness_plugins.tasks.pair_tokens import ROLES, Row, Unscorable, rows
-from jaxtyping import Float, Int
+from harness_plugins.tasks.pair_files import SILENT, Format, PairFile, Scoring, mark, read_pairs
+from harness_plugins.tasks.pair_tokens import ROLES, Row, Unscorable, batch, rows
+from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Skip, Task, Tokenizer
+from harness.contracts import (
+    Batch,
+    Condition,
+    Interface,
+    Metric,
+    OffersWordEnds,
+    Skip,
+    Task,
+    Tokenizer,
+    seeded,
+    standard_error,
+)
 from harness.errors import did_you_mean
 
 
@@ -21,7 +32,10 @@ class MinimalPairs(Task):
     """Pairs of a right and a wrong sentence from a local file, for models that read text.
 
     A pair counts as right if the model gives the right sentence, or the right form of its verb, the higher
-    probability; a tie counts 1/2. A word of several tokens has the product of their probabilities.
+    probability; a tie counts 1/2. What is several tokens has the product of their probabilities (`accuracy`) or its
+    mean per token, so that a longer form is not unlikely for its length alone (`accuracy_per_token`). Where the tokens
+    of one form begin the other's (`key`, `keys` letter by letter), the probability that the word ends there counts for
+    both, as one more token: that of all tokens that do not go on with the word.
 
         one_prefix   <s> The keys to the cabinet        are | is     two forms after the same words
                              cue         query
@@ -29,17 +43,21 @@ class MinimalPairs(Task):
         sentence     <s> The keys to the cabinet are here . | ...    whole sentences
 
     A pair is one sequence where both forms are a single token, else two: probes that take the first n sequences see
-    between n/2 and n pairs. Nothing is trained on pairs.
+    between n/2 and n pairs. Nothing is trained on pairs. From a file with more pairs than are asked for, the same ones
+    are drawn for every seed.
 
     Files (words are what stands between spaces, counted from 0):
 
     - BLiMP: JSON lines with `sentence_good`, `sentence_bad` and `one_prefix_*` or `two_prefix_*`.
-    - A table with tabs: good sentence, bad sentence, then perhaps subject and verb (word indices) and the number of
-      attractors; a first line may name the columns `good`, `bad`, `subject`, `verb`, `attractors`.
+    - A table with tabs, commas or semicolons: good sentence, bad sentence, then perhaps subject and verb (word indices)
+      and the number of attractors; or a first line names the columns (`good`, `grammatical`, `sentence_good`, ... and
+      `bad`, ...; `subject`, `verb`, `attractors`), in any order and among others.
+    - Sentences on alternating lines, the good one first (`format=lines`).
     - The tables of Gulordava et al. (2018), with their header.
 
-    Where subject and verb are known, the subject's last token is the cue and the token before the verb is the query.
-    Roles: the start token, the subject, function words, other words.
+    Where subject and verb are known and the subject comes first, the subject's last token is the cue and the token
+    before the verb is the query. Other pairs are scored without. Roles: the start token, the subject, function words,
+    other words.
 
     Args:
         tokenizer: the model's.
@@ -47,15 +65,20 @@ class MinimalPairs(Task):
         format: how to read the file; found out if not said.
         scoring: how to score a pair; the finest way that the file offers if not said.
         start: the token before every text, by name (`<s>`); `auto` for what the model expects, `none` for none.
-        subject: index of the subject among the words, in files that do not say.
+        good_column: name of the column, or field, of the good sentences, where it is not known by its name.
+        bad_column: that of the bad sentences.
+        first_index: what the file's indices call the first word, 0 or 1; 0 if not said, and asked for where it looks
+            like 1.
+        subject: index of the subject among the words, from 0, in files that do not say.
         subject_before: words between slashes (`of/who/that`): the subject is the word before the first of them.
     """
 
     roles = ROLES
+    fixed_data: ClassVar[bool] = True
     metrics: Mapping[str, Metric] = {
         "accuracy": Metric("share", chance=0.5, best=1.0),
         "log_odds": Metric("nats", chance=0.0),
-        "standard_error": Metric("share", best=0.0, higher_is_better=False),
+        "accuracy_per_token": Metric("share", chance=0.5, best=1.0),
         "pairs": Metric("pairs"),
     }
 
@@ -67,35 +90,61 @@ class MinimalPairs(Task):
         format: Format = "auto",
         scoring: Scoring = "auto",
         start: str = "auto",
+        good_column: str | None = None,
+        bad_column: str | None = None,
+        first_index: Literal[0, 1] | None = None,
         subject: NonNegativeInt | None = None,
         subject_before: str | None = None,
     ) -> None:
         if tokenizer is None:
             raise Skip("the pairs are text, and the model has no tokenizer; use a pretrained one (hf:path=FOLDER)")
         self.interface = Interface(input_size=tokenizer.size, output_size=tokenizer.size)
-        found = read_pairs(file, format, scoring)
+        found = read_pairs(
+            file, format, scoring, good_column=good_column, bad_column=bad_column, first_index=first_index
+        )
         self.scoring = found.scoring
         self.start = _start(start, tokenizer)
         self.rows: dict[int, list[Row]] = {}
         self.attractors: dict[int, int | None] = {}
         refused: dict[str, list[int]] = dict(found.left_out)
+        unmarked: dict[str, list[int]] = {}
         for pair in found.pairs:
+            marked, reason = mark(pair, subject, subject_before)
             try:
-                marked = _mark(pair, subject, subject_before)
                 self.rows[pair.line] = rows(marked, found.scoring, tokenizer, self.start)
-                self.attractors[pair.line] = pair.attractors
-            except Unscorable as reason:
-                refused.setdefault(str(reason), []).append(pair.line)
-        self._agree_on_cues(refused)
+            except Unscorable as problem:
+                refused.setdefault(str(problem), []).append(pair.line)
+                continue
+            self.attractors[pair.line] = pair.attractors
+            if reason:
+                unmarked.setdefault(reason, []).append(pair.line)
+        if len(unmarked.get(SILENT, [])) == len(self.rows):
+            unmarked.pop(SILENT, None)  # nothing was to be expected
         if not self.rows:
-            raise ValueError(f"no pair of {str(file)!r} can be scored: {'; '.join(_reasons(refused))}")
+            raise ValueError(f"no pair of {str(file)!r} can be scored: {'; '.join(_reasons('not scored', refused))}")
+        self.order = _order([pair.line for pair in found.pairs])
+        self.ends = _ends(self.rows, tokenizer)
         self.by_attractors = None not in self.attractors.values()
         self.axis = "attractors" if self.by_attractors else "all pairs"
-        self.notes = [_said(found, len(self.rows)), _start_said(self.start, tokenizer), *_reasons(refused)]
+        self.notes = [
+            _said(found, len(self.rows)),
+            _start_said(self.start, tokenizer),
+            *_ends_said(self.rows),
+            *_reasons("not scored", refused),
+            *_reasons("without marks of subject and verb", unmarked),
+        ]
 
     @staticmethod
     def check_arguments(
-        file: Path, format: Format, scoring: Scoring, subject: int | None, subject_before: str | None, start: str
+        file: Path,
+        format: Format,
+        scoring: Scoring,
+        good_column: str | None,
+        bad_column: str | None,
+        first_index: Literal[0, 1] | None,
+        subject: int | None,
+        subject_before: str | None,
+        start: str,
     ) -> None:
         """Refuse a file that is not there, or has a line that cannot be read."""
         if not file.is_file():
@@ -104,22 +153,12 @@ class MinimalPairs(Task):
             raise ValueError(f"there is no file {str(file)!r} (from {str(Path.cwd())!r}).{guess}")
         if subject is not None and subject_before is not None:
             raise ValueError("give subject or subject_before, not both")
-        read_pairs(file, format, scoring)
+        read_pairs(file, format, scoring, good_column=good_column, bad_column=bad_column, first_index=first_index)
 
     @staticmethod
     def files(file: Path, **others: object) -> list[Path]:
         """The file decides the result."""
         return [file]
-
-    def _agree_on_cues(self, refused: dict[str, list[int]]) -> None:
-        """Either all pairs have a cue and a query or none has, since a batch marks them for every example."""
-        marked = {line: all(None not in (row.cue, row.query) for row in each) for line, each in self.rows.items()}
-        if not any(marked.values()):
-            return
-        if missing := [line for line, known in marked.items() if not known]:
-            refused["they mark no subject and verb, as the others do"] = missing
-            for line in missing:
-                del self.rows[line], self.attractors[line]
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         raise Skip("minimal pairs are for testing, and there is no text to train on; use a pretrained model")
@@ -130,68 +169,93 @@ class MinimalPairs(Task):
         return [Condition(float(count), inside=True) for count in counts]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        """`examples` pairs of the file, drawn at random and in its order; all, if there are no more."""
-        lines = [n for n in self.rows if not self.by_attractors or self.attractors[n] == condition.x]
-        if examples < len(lines):
-            drawn = torch.randperm(len(lines), generator=generator)[:examples].sort().values
-            lines = [lines[index] for index in drawn.tolist()]
-        return batch([(line, row) for line in lines for row in self.rows[line]])
+        """`examples` pairs of the file, in its order; all, if there are no more.
+
+        Which ones depends neither on the generator nor on what else a tokenizer cannot score, so that models and seeds
+        are compared on the same pairs, as far as all can score them.
+        """
+        lines = [n for n in self.order if n in self.rows]
+        lines = [n for n in lines if not self.by_attractors or self.attractors[n] == condition.x]
+        return batch([(line, row) for line in sorted(lines[:examples]) for row in self.rows[line]])
 
     def score(self, outputs: Float[Tensor, "batch time vocab"], batch: Batch) -> dict[str, Tensor]:
-        """Log-probabilities of the right and of the wrong tokens in each sequence (0 where it has none), whether it has
-        them, and the line of its pair."""
+        """Log-probabilities of the right and of the wrong form in each sequence (0 where it has none), how many tokens
+        each has, and the line of its pair."""
         assert batch.extra is not None
-        good, bad, first = (batch.extra[name] for name in ("good", "bad", "first"))
+        good, bad, first, end = (batch.extra[name] for name in ("good", "bad", "first", "end"))
         examples, time = outputs.shape[:2]
         positions = first[:, None] + torch.arange(good.shape[1], device=first.device)
         chosen = outputs[torch.arange(examples, device=first.device)[:, None], positions.clamp(max=time - 1)]
         log_probs = F.log_softmax(chosen.float(), -1)
+        ending = self._ending(outputs, end)
 
         def total(tokens: Int[Tensor, "batch span"]) -> Float[Tensor, " batch"]:
             each = log_probs.gather(-1, tokens.clamp(min=0)[..., None]).squeeze(-1)
-            return each.double().where(tokens >= 0, 0.0).sum(1)
+            there = tokens >= 0
+            return each.double().where(there, 0.0).sum(1) + ending.where(there.any(1), 0.0)
 
-        shown = {"has_good": (good >= 0).any(1), "has_bad": (bad >= 0).any(1), "pair": batch.extra["pair"]}
-        return {"good": total(good), "bad": total(bad), **shown}
+        def count(tokens: Int[Tensor, "batch span"]) -> Int[Tensor, " batch"]:
+            there = tokens >= 0
+            return there.sum(1) + (there.any(1) & (end >= 0))
+
+        counts = {"good_tokens": count(good), "bad_tokens": count(bad)}
+        return {"good": total(good), "bad": total(bad), **counts, "pair": batch.extra["pair"]}
+
+    def _ending(
+        self, outputs: Float[Tensor, "batch time vocab"], end: Int[Tensor, " batch"]
+    ) -> Float[Tensor, " batch"]:
+        """The log-probability that the word ends after position `end`; 0 where that is -1."""
+        found = torch.zeros(len(end), dtype=torch.float64, device=outputs.device)
+        rows = (end >= 0).nonzero().squeeze(1)
+        if len(rows):
+            log_probs = F.log_softmax(outputs[rows, end[rows]].float(), -1)
+            found[rows] = log_probs[:, self.ends.to(outputs.device)].double().logsumexp(1)
+        return found
 
     def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
-        """Over the pairs of which both sides are there; `standard_error` is that of the accuracy, over pairs."""
+        """Over the pairs of which both sides are there."""
+        found = self._by_pair(scores)
+        means = {name: values.mean().item() for name, values in found.items()}
+        return {**means, "pairs": float(len(found["accuracy"]))}
+
+    def standard_errors(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        """Over pairs, of which some have two sequences."""
+        found = self._by_pair(scores)
+        errors = {name: standard_error(found[name], share=self.metrics[name].unit == "share") for name in found}
+        return {**errors, "pairs": math.nan}
+
+    def _by_pair(self, scores: Mapping[str, Tensor]) -> dict[str, Float[Tensor, " pairs"]]:
+        """What the metrics are means of, for each pair of which both sides are there."""
         lines, pair = scores["pair"].unique(return_inverse=True)
 
         def per_pair(name: str) -> Float[Tensor, " pairs"]:
             zeros = torch.zeros(len(lines), dtype=torch.float64, device=pair.device)
             return zeros.index_add(0, pair, scores[name].double())
 
-        whole = (per_pair("has_good") > 0) & (per_pair("has_bad") > 0)
-        odds = (per_pair("good") - per_pair("bad"))[whole]
-        right = ((odds > 0) + 0.5 * (odds == 0)).double().where(~odds.isnan(), math.nan)
-        error = right.std().item() / math.sqrt(len(right)) if len(right) > 1 else math.nan
-        return {
-            "accuracy": right.mean().item(),
-            "log_odds": odds.mean().item(),
-            "standard_error": error,
-            "pairs": float(len(right)),
-        }
+        tokens = {side: per_pair(f"{side}_tokens") for side in ("good", "bad")}
+        whole = (tokens["good"] > 0) & (tokens["bad"] > 0)
+        odds = per_pair("good") - per_pair("bad")
+        each = per_pair("good") / tokens["good"] - per_pair("bad") / tokens["bad"]
+        return {"accuracy": _won(odds[whole]), "log_odds": odds[whole], "accuracy_per_token": _won(each[whole])}
 
     def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
         raise Skip("pairs of sentences with other words cannot exchange subjects: the forms of the verb would not fit")
 
 
-def _mark(pair: Pair, subject: int | None, before: str | None) -> Pair:
-    """The pair with its subject, found by the user's rule where the file does not say."""
+def _won(odds: Float[Tensor, " pairs"]) -> Float[Tensor, " pairs"]:
+    return ((odds > 0) + 0.5 * (odds == 0)).double().where(~odds.isnan(), math.nan)
 
-    def mark(side: Sentence) -> Sentence:
-        words = side.words if side.verb is None else side.words[: side.verb]
-        found = subject
-        if before is not None:
-            found = next((i - 1 for i, word in enumerate(words) if word.lower() in before.split("/") and i > 0), None)
-            if found is None:
-                raise Unscorable(f"no subject stands before {before}")
-        elif found is not None and found >= len(words):
-            raise Unscorable(f"there is no word {found} before the verb")
-        return side if found is None or side.subject is not None else replace(side, subject=found)
 
-    return replace(pair, good=mark(pair.good), bad=mark(pair.bad))
+def _order(lines: Sequence[int]) -> list[int]:
+    """The lines of a file in the order in which they are drawn."""
+    return [lines[index] for index in torch.randperm(len(lines), generator=seeded("pairs")).tolist()]
+
+
+def _ends(rows: Mapping[int, Sequence[Row]], tokenizer: Tokenizer) -> Bool[Tensor, " vocab"]:
+    """Which tokens end a word; nothing where no pair asks for it."""
+    if isinstance(tokenizer, OffersWordEnds) and any(each[0].ends for each in rows.values()):
+        return torch.tensor(tokenizer.ends_word, dtype=torch.bool)
+    return torch.zeros(0, dtype=torch.bool)
 
 
 def _start(name: str, tokenizer: Tokenizer) -> int | None:
@@ -213,38 +277,14 @@ def _said(found: PairFile, scored: int) -> str:
     return f"{scored} pairs scored by {found.scoring}, {out} not scored"
 
 
-def _reasons(refused: Mapping[str, Sequence[int]]) -> list[str]:
+def _ends_said(rows: Mapping[int, Sequence[Row]]) -> list[str]:
+    number = sum(each[0].ends for each in rows.values())
+    said = f"in {number} pairs the end of the word is scored too, since the tokens of one form begin the other's"
+    return [said] if number else []
+
+
+def _reasons(what: str, reasons: Mapping[str, Sequence[int]]) -> list[str]:
     return [
-        f"{len(lines)} pairs not scored, since {reason}: line {', '.join(map(str, sorted(lines)))}"
-        for reason, lines in refused.items()
+        f"{len(lines)} pairs {what}, since {reason}: line {', '.join(map(str, sorted(lines)))}"
+        for reason, lines in reasons.items()
     ]
-
-
-def batch(examples: Sequence[tuple[int, Row]]) -> Batch:
-    """Sequences with the line of their pair, padded on the right."""
-    lines, each = [line for line, _ in examples], [row for _, row in examples]
-
-    def padded(lists: Sequence[Sequence[int]], value: int, longest: int) -> Int[Tensor, "batch longest"]:
-        return torch.tensor([[*ids, *[value] * (longest - len(ids))] for ids in lists], dtype=torch.long)
-
-    length = max(len(row.tokens) for row in each)
-    span = max(max(len(row.good), len(row.bad)) for row in each)
-    tokens = padded([row.tokens for row in each], 0, length)
-    targets = torch.full_like(tokens, IGNORE)
-    for index, row in enumerate(each):
-        targets[index, row.first : row.first + len(row.targets)] = torch.tensor(row.targets)
-    marked = all(None not in (row.cue, row.query) for row in each)
-    return Batch(
-        tokens=tokens,
-        targets=targets,
-        mask=padded([[1] * len(row.tokens) for row in each], 0, length).bool(),
-        cue=torch.tensor([row.cue for row in each]) if marked else None,
-        query=torch.tensor([row.query for row in each]) if marked else None,
-        roles=padded([row.roles for row in each], -1, length),
-        extra={
-            "good": padded([row.good for row in each], -1, span),
-            "bad": padded([row.bad for row in each], -1, span),
-            "first": torch.tensor([row.first for row in each]),
-            "pair": torch.tensor(lines),
-        },
-    )

@@ -1,14 +1,14 @@
-"""Minimal pairs from local files: BLiMP's JSON lines, plain tables, and the tables of Gulordava et al."""
+"""Minimal pairs from local files: what the fields of BLiMP, of plain tables and of Gulordava et al. mean."""
 
-import csv
-import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-Format = Literal["auto", "blimp", "tsv", "gulordava"]
+from harness_plugins.tasks.pair_tables import SIDES, read_table
+
+Format = Literal["auto", "blimp", "csv", "tsv", "lines", "gulordava"]
 Scoring = Literal["auto", "one_prefix", "two_prefix", "sentence"]
 CHOICES = ("one_prefix", "two_prefix", "sentence")
 """Ways to score a pair, the finest first."""
@@ -20,13 +20,15 @@ class Sentence:
 
     Args:
         text: the sentence; whatever comes after the verb does not count where the verb is scored.
-        verb: index of the word that is scored.
+        verb: index of the first word that is scored.
         subject: index of the word that decides it.
+        scored: how many words are scored, from `verb` on.
     """
 
     text: str
     verb: int | None = None
     subject: int | None = None
+    scored: int = 1
 
     @property
     def words(self) -> list[str]:
@@ -72,73 +74,91 @@ Offered = tuple[int, dict[str, Pair]]
 """A line, and for each way to score it the pair."""
 
 
-def read_pairs(path: Path, format: Format = "auto", scoring: Scoring = "auto") -> PairFile:
-    """Read a file; `auto` finds out its format, and scores pairs in the finest way that the file offers.
+SILENT = "the file does not say where they are"
+"""Why a pair has no marks, if nobody made any."""
+
+
+def read_pairs(
+    path: Path,
+    format: Format = "auto",
+    scoring: Scoring = "auto",
+    *,
+    good_column: str | None = None,
+    bad_column: str | None = None,
+    first_index: Literal[0, 1] | None = None,
+) -> PairFile:
+    """Read a file; `auto` finds out its format, and scores pairs by the words that differ, after one prefix or two,
+    whichever more pairs offer; as whole sentences if none does.
 
     Raises:
-        ValueError: naming the file and the line that is wrong.
+        ValueError: naming the file and the line that is wrong, or what the user must say.
     """
-    lines = list(_lines(path))
-    if not lines:
-        raise ValueError(f"the file {str(path)!r} is empty")
-    known = _guess(lines[0][1]) if format == "auto" else format
-    reader = {"blimp": _blimp, "tsv": _table, "gulordava": _gulordava}[known]
-    found = list(reader(path, lines))
-    offers = [choice for choice in CHOICES if any(choice in pairs for _, pairs in found)]
-    chosen = offers[0] if scoring == "auto" and offers else scoring
+    given = {side: name for side, name in zip(SIDES, (good_column, bad_column), strict=True) if name is not None}
+    table = read_table(path, format, given)
+    if not table.rows:
+        raise ValueError(f"the file {str(path)!r} holds no pair: nothing follows its first line")
+    if table.format == "gulordava":
+        found = list(_gulordava(path, table.rows))
+    else:
+        base = _checked_base(path, table.rows) if first_index is None else first_index
+        found = [_offered(f"{path}, line {number}", number, fields, base) for number, fields in table.rows]
+    count = {choice: sum(choice in ways for _, ways in found) for choice in CHOICES}
+    offers = [choice for choice in CHOICES if count[choice]]
+    chosen = max(offers, key=lambda way: (way != "sentence", count[way])) if scoring == "auto" and offers else scoring
     if chosen not in offers:
         there = ", ".join(offers) or "nothing"
         raise ValueError(f"no pair of {str(path)!r} can be scored by {chosen}; the file offers {there}")
+    if scoring == "auto" and chosen == "sentence":
+        _check_marks(path, found)
     pairs = [ways[chosen] for _, ways in found if chosen in ways]
     others = [line for line, ways in found if chosen not in ways]
-    return PairFile(known, chosen, pairs, {f"the file does not offer {chosen} for them": others} if others else {})
+    left_out = {f"the file does not offer {chosen} for them": others} if others else {}
+    return PairFile(table.format, chosen, pairs, left_out)
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, numbered from 1."""
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: it is not UTF-8 ({error.reason})") from None
-        if text.strip():
-            yield number, text
+def _offered(where: str, number: int, fields: Mapping[str, Any], base: int) -> Offered:
+    """A line of named fields: two sentences, and perhaps BLiMP's prefixes and words (Warstadt et al., TACL 2020), or
+    the indices of subject and verb, which count the words from `base`."""
+
+    def text(name: str) -> str:
+        if not isinstance(value := fields.get(name), str) or not value.strip():
+            what = f"{name} sentence is" if name in SIDES else f"field {name!r} is missing,"
+            raise ValueError(f"{where}: the {what} empty or no text")
+        return value.strip()
+
+    good, bad = text("good"), text("bad")
+    if any(name in fields for name in BLIMP) and any(fields.get(name) for name in BLIMP):
+        return number, _blimp(number, good, bad, fields, text)
+    words = min(len(good.split()), len(bad.split()))
+    subject, verb = (_index(where, name, fields.get(name), words, base) for name in ("subject", "verb"))
+    attractors = _index(where, "attractors", fields.get("attractors"))
+    pair = Pair(number, Sentence(good, verb, subject), Sentence(bad, verb, subject), attractors)
+    ways = {"sentence": pair}
+    if way := _way(pair.good.words, pair.bad.words, verb):
+        ways[way] = pair
+    return number, ways
 
 
-def _guess(first: str) -> str:
-    if first.lstrip().startswith("{"):
-        return "blimp"
-    return "gulordava" if set(GULORDAVA) <= set(first.split("\t")) else "tsv"
+BLIMP = ("one_prefix_word_good", "two_prefix_word")
+"""Fields that say how BLiMP scores a pair by one word, or by several that stand for one."""
 
 
-def _blimp(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Offered]:
-    """One JSON object a line (Warstadt et al., "BLiMP", TACL 2020)."""
-    for number, line in lines:
-        try:
-            fields = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number}: it is no JSON object ({error})") from None
-        if not isinstance(fields, dict):
-            raise ValueError(f"{path}, line {number}: it is no JSON object, but {line.strip()[:40]!r}")
-
-        def text(name: str, fields: dict[str, Any] = fields, number: int = number) -> str:
-            if not isinstance(value := fields.get(name), str) or not value.strip():
-                raise ValueError(f"{path}, line {number}: the field {name!r} is missing or no text")
-            return value.strip()
-
-        verb = len(text("one_prefix_prefix").split()) if "one_prefix_prefix" in fields else None
-        good, bad = text("sentence_good"), text("sentence_bad")
-        ways = {"sentence": Pair(number, Sentence(good, verb), Sentence(bad, verb))}
-        if verb is not None:
-            prefix = text("one_prefix_prefix")
-            good, bad = (f"{prefix} {text(f'one_prefix_word_{side}')}" for side in ("good", "bad"))
-            ways["one_prefix"] = Pair(number, Sentence(good, verb), Sentence(bad, verb))
-        if "two_prefix_word" in fields:
-            prefixes = [text(f"two_prefix_prefix_{side}") for side in ("good", "bad")]
-            word, subject = text("two_prefix_word"), differing(*prefixes)
-            right, wrong = (Sentence(f"{each} {word}", len(each.split()), subject) for each in prefixes)
-            ways["two_prefix"] = Pair(number, right, wrong)
-        yield number, ways
+def _blimp(number: int, good: str, bad: str, fields: Mapping[str, Any], text: Callable[[str], str]) -> dict[str, Pair]:
+    """The ways that BLiMP's fields offer. A prefix may be empty."""
+    ways = {"sentence": Pair(number, Sentence(good), Sentence(bad))}
+    if fields.get(BLIMP[0]):
+        prefix = text("one_prefix_prefix").split() if fields.get("one_prefix_prefix") != "" else []
+        words = [text(f"one_prefix_word_{side}").split() for side in SIDES]
+        marks = [(len(prefix), None, len(each)) for each in words]
+        right, wrong = (Sentence(" ".join([*prefix, *each]), *mark) for each, mark in zip(words, marks, strict=True))
+        ways["one_prefix"] = Pair(number, right, wrong)
+        ways["sentence"] = Pair(number, Sentence(good, *marks[0]), Sentence(bad, *marks[1]))
+    if fields.get(BLIMP[1]):
+        prefixes = [text(f"two_prefix_prefix_{side}") for side in SIDES]
+        word, subject = text("two_prefix_word"), differing(*prefixes)
+        right, wrong = (Sentence(f"{each} {word}", len(each.split()), subject, len(word.split())) for each in prefixes)
+        ways["two_prefix"] = Pair(number, right, wrong)
+    return ways
 
 
 def differing(one: str, other: str) -> int | None:
@@ -148,64 +168,72 @@ def differing(one: str, other: str) -> int | None:
     return places[0] if len(words[0]) == len(words[1]) and len(places) == 1 else None
 
 
-COLUMNS = ("good", "bad", "subject", "verb", "attractors")
+def _way(good: Sequence[str], bad: Sequence[str], verb: int | None) -> str | None:
+    """How a pair is scored by its marked word: it differs after the same words, or is the same after others."""
+    if verb is None or (good[:verb] == bad[:verb]) == (good[verb] == bad[verb]):
+        return None
+    return "one_prefix" if good[:verb] == bad[:verb] else "two_prefix"
 
 
-def _table(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Offered]:
-    """Columns between tabs: good and bad sentence, then perhaps word indices of subject and verb, and attractors. A
-    first line of column names lets them come in any order."""
-    first = [name.strip().lower() for name in lines[0][1].split("\t")]
-    names: Sequence[str] = first if {"good", "bad"} <= set(first) else COLUMNS
-    for number, line in lines[1:] if names is first else lines:
-        cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) > len(names) or len(cells) < 2:
-            raise ValueError(f"{path}, line {number}: {len(cells)} columns, where {', '.join(names)} are expected")
-        row = dict(zip(names, cells, strict=False))
-        for name in ("good", "bad"):
-            if not row.get(name):
-                raise ValueError(f"{path}, line {number}: the {name} sentence is empty")
-        words = min(len(row["good"].split()), len(row["bad"].split()))
-        subject, verb = (_index(path, number, name, row.get(name, ""), words) for name in ("subject", "verb"))
-        attractors = _index(path, number, "attractors", row.get("attractors", ""), None)
-        good, bad = Sentence(row["good"], verb, subject), Sentence(row["bad"], verb, subject)
-        pair = Pair(number, good, bad, attractors)
-        ways = {"sentence": pair}
-        if verb is not None:
-            if good.words[:verb] == bad.words[:verb] and good.words[verb] != bad.words[verb]:
-                ways["one_prefix"] = pair
-            elif good.words[verb] == bad.words[verb]:
-                ways["two_prefix"] = pair
-        yield number, ways
+def _checked_base(path: Path, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> int:
+    """0, where the user does not say from what words are counted.
+
+    Raises:
+        ValueError: the words first differ just before the marked verb, in most pairs, and at it in none. So it is
+            where indices are counted from 1, but also where the subject is the word before a verb that stays the same.
+    """
+    steps = []
+    for _, fields in rows:
+        good, bad, verb = (_cell(fields.get(name)) for name in (*SIDES, "verb"))
+        if verb.isdecimal():
+            same = zip(good.split(), bad.split(), strict=False)
+            differ = next((index for index, (a, b) in enumerate(same) if a != b), None)
+            steps.append(None if differ is None else int(verb) - differ)
+    if 0 not in steps and 2 * steps.count(1) > len(steps):
+        raise ValueError(
+            f"{path}: is the first word 0 or 1? In {steps.count(1)} pairs the words first differ just before the "
+            "marked verb. Say first_index=1 if subject and verb count the words from 1, first_index=0 if not"
+        )
+    return 0
 
 
-def _index(path: Path, line: int, name: str, cell: str, words: int | None) -> int | None:
-    if not cell:
+def _check_marks(path: Path, found: Sequence[Offered]) -> None:
+    """Refuse marks that no pair can be scored by, rather than to leave them unused."""
+    for line, ways in found:
+        pair = ways.get("sentence")
+        if pair is not None and pair.good.verb is not None:
+            good, bad = pair.good.words[pair.good.verb], pair.bad.words[pair.bad.verb or 0]
+            raise ValueError(
+                f"{path}, line {line}: no pair can be scored by its marked verb (here {good!r} and {bad!r}): either it "
+                "differs and all words before it are the same, or it is the same and they differ. Say scoring=sentence "
+                "to compare whole sentences, or first_index=1 if the words are counted from 1"
+            )
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _index(where: str, name: str, value: Any, words: int | None = None, base: int = 0) -> int | None:
+    """A number; where `words` are given, the index of one of them, counted from 0."""
+    if not (cell := _cell(value)):
         return None
     if not re.fullmatch(r"\d+", cell):
-        raise ValueError(f"{path}, line {line}: {name} = {cell!r}, where a number is expected")
-    if words is not None and int(cell) >= words:
-        raise ValueError(f"{path}, line {line}: {name} = {cell}, but the words are counted from 0 to {words - 1}")
-    return int(cell)
+        raise ValueError(f"{where}: {name} = {cell!r}, where a number is expected")
+    if words is not None and not base <= int(cell) < words + base:
+        hint = "; say first_index=1 if they are counted from 1" if int(cell) == words else ""
+        raise ValueError(f"{where}: {name} = {cell}, but the words are counted from {base} to {words - 1 + base}{hint}")
+    return int(cell) - (0 if words is None else base)
 
 
-GULORDAVA = ("pattern", "constr_id", "sent_id", "form", "class", "prefix", "n_attr", "len_context", "len_prefix")
-
-
-def _gulordava(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Offered]:
+def _gulordava(path: Path, rows: Sequence[tuple[int, Mapping[str, str]]]) -> Iterator[Offered]:
     """Two lines a pair, `correct` and `wrong` (Gulordava et al., "Colorless green recurrent networks", NAACL 2018).
 
     The subject (or the first verb, for coordinated ones) is the word with which the context begins. A word that the
     authors' vocabulary lacked, `<unk>` in the prefix, is taken from the whole sentence, where it still stands.
     """
-    header = lines[0][1].split("\t")
-    if missing := [name for name in GULORDAVA if name not in header]:
-        raise ValueError(f"{path}, line 1: the columns {', '.join(missing)} are missing")
-    halves: dict[tuple[str, ...], dict[str, tuple[int, dict[str, str]]]] = {}
-    for number, line in lines[1:]:
-        cells = next(csv.reader([line], delimiter="\t"))
-        if len(cells) != len(header):
-            raise ValueError(f"{path}, line {number}: {len(cells)} columns, where {len(header)} are expected")
-        row = dict(zip(header, cells, strict=True))
+    halves: dict[tuple[str, ...], dict[str, tuple[int, Mapping[str, str]]]] = {}
+    for number, row in rows:
         if row["class"] not in ("correct", "wrong"):
             raise ValueError(f"{path}, line {number}: class = {row['class']!r}, where correct or wrong is expected")
         key = tuple(row[name] for name in ("pattern", "constr_id", "sent_id", "prefix"))
@@ -218,13 +246,39 @@ def _gulordava(path: Path, lines: Sequence[tuple[int, str]]) -> Iterator[Offered
             yield next(iter(sides.values()))[0], {}
             continue
         number, row = sides["correct"]
-        counts = [_index(path, number, name, row[name], None) for name in ("len_prefix", "len_context", "n_attr")]
+        where = f"{path}, line {number}"
+        counts = [_index(where, name, row[name]) for name in ("len_prefix", "len_context", "n_attr")]
         words = row["prefix"].split()
         if len(words) != counts[0] or not 0 < (counts[1] or 0) <= len(words):
-            raise ValueError(f"{path}, line {number}: len_prefix or len_context does not fit the prefix")
+            raise ValueError(f"{where}: len_prefix or len_context does not fit the prefix")
         for index, whole in enumerate(row.get("sent", "").split()[: len(words)]):
             words[index] = whole if words[index] == "<unk>" else words[index]
         subject = len(words) - (counts[1] or 0)
         forms = (sides[name][1]["form"] for name in ("correct", "wrong"))
         good, bad = (Sentence(" ".join([*words, form]), len(words), subject) for form in forms)
         yield number, {"one_prefix": Pair(number, good, bad, counts[2])}
+
+
+def mark(pair: Pair, subject: int | None, before: str | None) -> tuple[Pair, str]:
+    """The pair with its subject, found by the user's rule where the file does not say; or with none, and the reason,
+    where it is not known in both sentences to come before the verb."""
+    reasons = set()
+
+    def with_subject(side: Sentence) -> Sentence:
+        words = side.words[: side.verb]
+        found = subject if side.subject is None else side.subject
+        if found is None and before is not None:
+            found = next((i - 1 for i, word in enumerate(words) if word.lower() in before.split("/") and i > 0), None)
+            if found is None:
+                reasons.add(f"no subject stands before {before}")
+        if found is None or side.verb is None:
+            reasons.add(SILENT)
+        elif found >= side.verb:
+            reasons.add("the subject does not come before the verb")
+        return replace(side, subject=found)
+
+    good, bad = with_subject(pair.good), with_subject(pair.bad)
+    if not reasons:
+        return replace(pair, good=good, bad=bad), ""
+    reason = ", ".join(sorted(reasons - {SILENT})) or SILENT
+    return replace(pair, good=replace(good, subject=None), bad=replace(bad, subject=None)), reason

@@ -2,11 +2,16 @@
 refused."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from harness_plugins.tasks.pair_files import Pair, Sentence
+from jaxtyping import Int
+from torch import Tensor
 
-from harness.contracts import Tokenizer
+from harness.contracts import IGNORE, Batch, OffersWordEnds, Tokenizer
 
 ROLES = ("start", "subject", "verb", "function", "other")
 
@@ -35,20 +40,22 @@ class Row:
         first: position whose output predicts the first scored token; the others follow one by one.
         good: the scored tokens of the right sentence; empty where the row is for the wrong one alone.
         bad: those of the wrong sentence.
+        ends: whether the end of the last scored word is scored too, at the position after `good` or `bad`.
         targets: the tokens to predict from `first` on: the right form's, also after the wrong context.
         roles: of each token, an index into `ROLES`.
-        query: position of the last token before the verb, if it is known.
-        cue: position of the last token of the subject, if it is known.
+        query: position of the last token before the verb, where subject and verb are known; else -1.
+        cue: position of the last token of the subject, likewise.
     """
 
     tokens: list[int]
     first: int
     good: list[int] = field(default_factory=list)
     bad: list[int] = field(default_factory=list)
+    ends: bool = False
     targets: list[int] = field(default_factory=list)
     roles: list[int] = field(default_factory=list)
-    query: int | None = None
-    cue: int | None = None
+    query: int = -1
+    cue: int = -1
 
 
 @dataclass(frozen=True)
@@ -102,54 +109,70 @@ def read(sentence: Sentence, tokenizer: Tokenizer, start: int | None) -> Read:
 def rows(pair: Pair, scoring: str, tokenizer: Tokenizer, start: int | None) -> list[Row]:
     """The sequences that score a pair: one where both forms are a single token after the same tokens, else two.
 
+    Where the tokens of one form begin those of the other, the shorter one would be likelier whatever the model: both
+    have the end of the word scored too.
+
     Raises:
         Unscorable: with the reason.
     """
     good, bad = (read(side, tokenizer, start) for side in (pair.good, pair.bad))
-    if scoring == "sentence":
-        return [_whole(good, good=True, other=bad), _whole(bad, good=False, other=good)]
-    (before, right), (before_bad, wrong) = (_split(each) for each in (good, bad))
+    split = _split_whole if scoring == "sentence" else _split
+    (before, right), (before_bad, wrong) = (split(each) for each in (good, bad))
     if not before or not before_bad:
         raise Unscorable("nothing stands before the word, and there is no start token")
-    if tokenizer.unknown is not None and tokenizer.unknown in (*right, *wrong):
-        raise Unscorable("the tokenizer does not know the word")
     if (before, right) == (before_bad, wrong):
         raise Unscorable("both sentences have the same tokens")
-    if scoring == "one_prefix" and before != before_bad:
+    if before != before_bad and scoring == "sentence":
+        raise Unscorable("the sentences differ in their first token, which no start token comes before")
+    if before != before_bad and scoring == "one_prefix":
         raise Unscorable("the words before the verb have other tokens in the two sentences")
+    unknown = [each.count(tokenizer.unknown) for each in (right, wrong) if tokenizer.unknown is not None]
+    if any(unknown) and (scoring != "sentence" or unknown[0] != unknown[1]):
+        raise Unscorable("the tokenizer does not know the word")
+    ends = before == before_bad and _begins(right, wrong, tokenizer)
     if before == before_bad and len(right) == len(wrong) == 1:
-        return [_row(good, before, right, good=right, bad=wrong, targets=right)]
+        return [_row(good, before, good=right, bad=wrong, targets=right)]
+    # after a wrong context the right form's first token is the answer; a whole sentence has its own tokens for targets
+    answer = wrong if scoring == "sentence" else right[:1]
     return [
-        _row(good, before, right, good=right, targets=right),
-        _row(bad, before_bad, wrong, bad=wrong, targets=right[:1]),
+        _row(good, before, good=right, targets=right, ends=ends),
+        _row(bad, before_bad, bad=wrong, targets=answer, ends=ends),
     ]
 
 
 def _split(each: Read) -> tuple[list[int], list[int]]:
-    """The tokens before the verb, and those of the verb."""
-    assert each.sentence.verb is not None
-    place = each.where(each.sentence.verb)
-    return each.tokens[: place[0]], each.tokens[place[0] : place[-1] + 1]
+    """The tokens before the scored words, and those of these words."""
+    verb = each.sentence.verb
+    assert verb is not None
+    first, last = each.where(verb)[0], each.where(verb + each.sentence.scored - 1)[-1]
+    return each.tokens[:first], each.tokens[first : last + 1]
 
 
-def _row(each: Read, before: list[int], verb: list[int], **scored: list[int]) -> Row:
-    tokens = [*before, *verb[:-1]]
+def _split_whole(each: Read) -> tuple[list[int], list[int]]:
+    """The first token, and all others: the start token and the sentence if there is one."""
+    return each.tokens[:1], each.tokens[1:]
+
+
+def _begins(one: list[int], other: list[int], tokenizer: Tokenizer) -> bool:
+    """Whether one form's tokens begin the other's, which goes on with the same word."""
+    shorter, longer = sorted((one, other), key=len)
+    if longer[: len(shorter)] != shorter:
+        return False
+    if not isinstance(tokenizer, OffersWordEnds):
+        raise Unscorable("the tokens of one form begin the other's, and the tokenizer does not say where a word ends")
+    if tokenizer.ends_word[longer[len(shorter)]]:
+        raise Unscorable("one form is the beginning of the other, which adds a word or a punctuation mark")
+    return True
+
+
+def _row(each: Read, before: list[int], **scored: Any) -> Row:
+    form = scored.get("good") or scored["bad"]
+    tokens = [*before, *form] if scored.get("ends") else [*before, *form[:-1]]
     query, cue, roles = _marks(each)
     return Row(tokens, len(before) - 1, roles=roles[: len(tokens)], query=query, cue=cue, **scored)
 
 
-def _whole(each: Read, *, good: bool, other: Read) -> Row:
-    """All tokens of a sentence, the first one too if there is a start token to predict it from."""
-    if each.tokens == other.tokens:
-        raise Unscorable("both sentences have the same tokens")
-    if -1 not in each.words and each.tokens[0] != other.tokens[0]:
-        raise Unscorable("the sentences differ in their first token, which no start token comes before")
-    scored = each.tokens[1:]
-    query, cue, roles = _marks(each)
-    return Row(each.tokens[:-1], 0, scored if good else [], [] if good else scored, scored, roles[:-1], query, cue)
-
-
-def _marks(each: Read) -> tuple[int | None, int | None, list[int]]:
+def _marks(each: Read) -> tuple[int, int, list[int]]:
     """Query, cue, and the role of every token."""
     names = each.sentence.words
     subject, verb = each.sentence.subject, each.sentence.verb
@@ -157,11 +180,44 @@ def _marks(each: Read) -> tuple[int | None, int | None, list[int]]:
     for word in each.words:
         if word == -1:
             role = "start"
-        elif word in (subject, verb):
-            role = "subject" if word == subject else "verb"
+        elif word == subject:
+            role = "subject"
+        elif verb is not None and verb <= word < verb + each.sentence.scored:
+            role = "verb"
         else:
             role = "function" if names[word].lower().strip(".,;:!?\"'") in FUNCTION_WORDS else "other"
         roles.append(ROLES.index(role))
-    query = each.where(verb)[0] - 1 if verb is not None else None
-    cue = each.where(subject)[-1] if subject is not None else None
-    return (query if query is not None and query >= 0 else None), cue, roles
+    if subject is None or verb is None:
+        return -1, -1, roles
+    return each.where(verb)[0] - 1, each.where(subject)[-1], roles
+
+
+def batch(examples: Sequence[tuple[int, Row]]) -> Batch:
+    """Sequences with the line of their pair, padded on the right."""
+    lines, each = [line for line, _ in examples], [row for _, row in examples]
+
+    def padded(lists: Sequence[Sequence[int]], value: int, longest: int) -> Int[Tensor, "batch longest"]:
+        return torch.tensor([[*ids, *[value] * (longest - len(ids))] for ids in lists], dtype=torch.long)
+
+    length = max(len(row.tokens) for row in each)
+    span = max(max(len(row.good), len(row.bad)) for row in each)
+    tokens = padded([row.tokens for row in each], 0, length)
+    targets = torch.full_like(tokens, IGNORE)
+    for index, row in enumerate(each):
+        targets[index, row.first : row.first + len(row.targets)] = torch.tensor(row.targets)
+    marked = any(row.cue >= 0 for row in each)
+    return Batch(
+        tokens=tokens,
+        targets=targets,
+        mask=padded([[1] * len(row.tokens) for row in each], 0, length).bool(),
+        cue=torch.tensor([row.cue for row in each]) if marked else None,
+        query=torch.tensor([row.query for row in each]) if marked else None,
+        roles=padded([row.roles for row in each], -1, length),
+        extra={
+            "good": padded([row.good for row in each], -1, span),
+            "bad": padded([row.bad for row in each], -1, span),
+            "first": torch.tensor([row.first for row in each]),
+            "end": torch.tensor([len(row.tokens) - 1 if row.ends else -1 for row in each]),
+            "pair": torch.tensor(lines),
+        },
+    )
