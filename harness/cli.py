@@ -119,12 +119,14 @@ def run(
     What is already in the run directory is not measured again.
     """
     from harness import api
+    from harness.devices import check_device, default_jobs
     from harness.executors.start import start
     from harness.plan import make_plan
     from harness.registry import default_registry
+    from harness.requests import build_suite, default_out
     from harness.suites import parse_arguments
 
-    asked = api.build_suite(
+    asked = build_suite(
         models or None,
         tasks or None,
         probes or None,
@@ -132,14 +134,14 @@ def run(
         seeds=seeds,
         examples=examples,
     )
-    api.check_device(device)
+    check_device(device)
     settings = {name: value for each in training for name, value in parse_arguments(each).items()}
-    jobs = jobs or (api.default_jobs() if device == "cpu" else 1)
+    jobs = jobs or (default_jobs() if device == "cpu" else 1)
     if jobs > 1 and not dry_run:
         start()  # workers get ready while the run is planned
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
-    out = out or api.default_out(asked)
+    out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
@@ -281,8 +283,8 @@ def show(kind: str, name: str, form: str) -> None:
 
     As JSON a suite is shown whole, as `harness schema suite` describes it.
     """
-    from harness.api import find_suite
     from harness.explain import describe_plugin, describe_suite
+    from harness.requests import find_suite
 
     if kind != "suite":
         click.echo(describe_plugin(kind, name, as_json=form == "json"))

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import SHORT
 
-from harness.api import find_suite
 from harness.cli import main, terminal_width
+from harness.requests import find_suite
 from harness.schema import Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS

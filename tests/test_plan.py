@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from conftest import SHORT
 
-from harness import api
 from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
+from harness.requests import build_suite, find_suite
 from harness.suites import Suite, load_suite
 from harness.vocabulary import STAGES
 
 
 def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: dict[str, Any] | None = None, **more: Any) -> Plan:
     stages = more.pop("stages", STAGES)
-    suite = api.build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
+    suite = build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
     return make_plan(suite, default_registry(), training=training, stages=stages)
 
 
@@ -107,7 +107,7 @@ def test_stages_can_be_chosen() -> None:
 
 def test_a_suite_with_claims_may_be_run_in_part() -> None:
     """`harness run recall --stage initial` is a quick look; its other claims are kept and stay undecided."""
-    suite = api.find_suite("recall")
+    suite = find_suite("recall")
     made = make_plan(suite, default_registry(), stages=["initial"])
     assert {cell.stage for cell in made.cells} == {"initial"}
     assert all(planned.cells for planned in made.trials)
@@ -242,7 +242,7 @@ def test_a_file_may_have_any_name_if_the_suite_has_one(tmp_path: Any) -> None:
 def test_built_in_suites_are_valid() -> None:
     """Every suite that is installed can be planned, claims included."""
     for entry in default_registry().all("suite"):
-        assert make_plan(api.find_suite(entry.spec.name), default_registry()).cells, entry.spec.name
+        assert make_plan(find_suite(entry.spec.name), default_registry()).cells, entry.spec.name
 
 
 def test_nothing_to_measure_is_a_wrong_request() -> None:

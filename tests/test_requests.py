@@ -10,8 +10,10 @@ from conftest import SHORT
 from record_factory import record
 
 import harness
-from harness import RequestError, api
-from harness.api import Results
+from harness import RequestError
+from harness.devices import check_device
+from harness.requests import build_suite
+from harness.results import Results
 from harness.store import RunDirectory
 from harness.suites import Request, Suite
 
@@ -63,10 +65,10 @@ def test_a_device_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     """`cuda:3` where there is one card."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    api.check_device("cuda")
-    api.check_device("cuda:0")
+    check_device("cuda")
+    check_device("cuda:0")
     with pytest.raises(RequestError, match="'cuda:3' is not available"):
-        api.check_device("cuda:3")
+        check_device("cuda:3")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_a_device_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_one_request_needs_no_list(one: Any) -> None:
     """As text, as a request or as a table."""
-    assert [str(model) for model in api.build_suite(one).experiments[0].models] == ["lstm:hidden=8"]
+    assert [str(model) for model in build_suite(one).experiments[0].models] == ["lstm:hidden=8"]
 
 
 @pytest.fixture

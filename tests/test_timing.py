@@ -15,9 +15,9 @@ from record_factory import curve, record
 from torch import nn
 
 import harness
-from harness.api import default_jobs
 from harness.cli import main
 from harness.contracts import Interface
+from harness.devices import default_jobs
 from harness.plan import core_digest
 from harness.registry import default_registry
 from harness.report import render

@@ -1,0 +1,94 @@
+"""From what a user gives to one suite: plugins to cross, a file, or the name of a built-in suite."""
+
+import os
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness.errors import RequestError
+from harness.registry import default_registry
+from harness.suites import Request, Suite, explain, load_suite
+from harness.targets import content_hash
+
+Requests = str | Request | Sequence[str | Request]
+
+
+def build_suite(
+    models: Requests | None = None,
+    tasks: Requests | None = None,
+    probes: Requests | None = None,
+    *,
+    suite: Suite | str | Path | None = None,
+    seeds: int | None = None,
+    examples: int | None = None,
+) -> Suite:
+    """One suite from whatever the user gave.
+
+    Raises:
+        RequestError: it is not clear what to measure, or a part of it is wrong.
+    """
+    crossed = {"models": models, "tasks": tasks, "probes": probes}
+    named: dict[str, Any] = {name: _listed(value) for name, value in crossed.items() if value is not None}
+    given: dict[str, Any]
+    if suite is not None:
+        if named:
+            raise RequestError(
+                f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
+            )
+        given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
+    elif not models:
+        raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
+    else:
+        given = {"experiments": [named]}
+    given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    try:
+        built = Suite.model_validate(given)
+    except ValidationError as error:
+        lines = explain(error, Suite).replace("experiments.0.", "")
+        raise RequestError(f"the request is wrong:\n{lines}") from None
+    return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def _listed(requests: Any) -> list[Any]:
+    """One request may be given without a list around it."""
+    return (
+        list(requests)
+        if isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request)
+        else [requests]
+    )
+
+
+def find_suite(name: str) -> Suite:
+    """A suite from a file, or a built-in one by name.
+
+    Raises:
+        RequestError: there is no such file or name, or the file is wrong.
+    """
+    if name.endswith(".toml") or os.path.isfile(name):  # noqa: PTH113 - a Path raises if a name is too long
+        return load_suite(Path(name))
+    registry = default_registry()
+    try:
+        entry = registry.find("suite", name)
+    except RequestError as error:
+        plugin = name.partition(":")[0]
+        kinds = [kind for kind in ("model", "task", "probe") if plugin in (e.spec.name for e in registry.all(kind))]
+        hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds)
+        raise RequestError(f"{error}{''.join(hints)}") from None
+    package, _, file = entry.spec.target.partition(":")
+    return load_suite(Path(str(files(package) / file)))
+
+
+def _name(suite: Suite) -> str:
+    """A folder name that says which models face which tasks; other probes find the models trained there."""
+    (experiment,) = suite.experiments
+    words = (Path(request.name).name for request in (*experiment.models, *experiment.tasks))
+    text = "+".join(dict.fromkeys("".join(c if c.isalnum() or c in "._-" else "-" for c in word) for word in words))
+    return text if len(text) <= 60 else f"{text[:50].rstrip('+')}+{content_hash(text)[:6]}"
+
+
+def default_out(suite: Suite) -> Path:
+    """Where a run goes if the user does not say; the same request finds its records again."""
+    return Path("runs") / suite.name
