@@ -11,7 +11,7 @@ from harness.errors import RequestError
 from harness.plan import Plan, Planned, make_plan
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
-from harness.results import Results
+from harness.results import Results, called
 from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Suite
@@ -112,7 +112,7 @@ def execute(
                 records[record.id] = record
                 default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(ordered, out, plan.suite)
+    return Results(called(ordered, plan.suite), out, plan.suite)
 
 
 def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:

@@ -141,10 +141,10 @@ def _gap_text(gaps: Mapping[int, MissingError]) -> str:
 def matches(request: Request | None, use: PluginUse) -> bool:
     """Whether a request names this use of a plugin; None names any.
 
-    The names agree (the request's may be qualified by the distribution), every argument of the request has
-    that value, and nothing that the request does not mention differs from its default.
+    It is the use's alias; or the names agree (the request's may be qualified by the distribution), every argument of
+    the request has that value, and nothing that the request does not mention differs from its default.
     """
-    if request is None:
+    if request is None or (use.alias == request.name and not request.arguments):
         return True
     if request.name != use.name:
         distribution, _, name = request.name.rpartition(":")

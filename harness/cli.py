@@ -182,12 +182,12 @@ def _print_plan(plan: Any, out: Path) -> None:
             _count(training.steps, "step") if training.steps is not None else _count(f"{training.epochs:g}", "epoch")
         )
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
-        what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {how}"
+        what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
         if planned.broken:
             click.echo(f"  cannot run: {planned.broken.message}")
         for cell in planned.cells:
-            click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
+            click.echo(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = _count(len(plan.trials), "trial"), _count(len(plan.cells), "cell")
     click.echo(f"{trials}, {cells}; records would go to {out}/records")
 
@@ -218,11 +218,11 @@ def _progress() -> Iterator[Callable[[Any], None]]:
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 def report(directory: Path, form: str) -> None:
     """Show a finished run again. RUN is its directory."""
-    from harness.store import RunDirectory
+    from harness.results import read
 
-    store = RunDirectory(directory)
     unreadable: list[str] = []
-    click.echo(_rendered(list(store.read_records(unreadable.append)), store.read_suite(), form))
+    results = read(directory, unreadable.append)
+    click.echo(_rendered(results.records, results.suite, form))
     if unreadable:
         raise HarnessError(unreadable[0])
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class _Resolved:
     @cached_property
     def key(self) -> str:
         """Equal exactly if the same code with the same arguments was asked for."""
-        return canonical(self.use.model_dump(mode="json", exclude={"label"}))
+        return canonical(self.use.model_dump(mode="json", exclude={"label", "alias"}))
 
     @cached_property
     def pretrained(self) -> bool:
@@ -102,7 +102,7 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
-    resolver = _Resolver(registry)
+    resolver = _Resolver(registry, suite)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
     crossed: set[_Labels] = set()
@@ -134,17 +134,48 @@ def make_plan(
 
 
 class _Resolver:
-    """Resolves each request once, however often it is crossed."""
+    """Resolves each request once, however often it is crossed; an alias stands for the request that has it.
 
-    def __init__(self, registry: Registry) -> None:
+    Raises:
+        RequestError: an alias is that of two requests, or the name of a plugin; or a request has two.
+    """
+
+    def __init__(self, registry: Registry, suite: Suite) -> None:
         self.registry = registry
         self.known: dict[tuple[str, str], _Resolved] = {}
+        self.aliases: dict[tuple[str, str], Request] = {}
+        """By kind and alias."""
+        self.called: dict[tuple[str, str], str] = {}
+        """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
+        for kind in ("model", "task", "probe"):
+            names = {entry.spec.name for entry in registry.all(kind)}
+            for request in (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s")):
+                if request.alias in names:
+                    name = request.alias
+                    raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
+                if request.alias:
+                    self._learn(kind, request)
+
+    def _learn(self, kind: str, request: Request) -> None:
+        resolved = self(kind, request)
+        other = self(kind, self.aliases.setdefault((kind, request.alias), request))
+        if other.key != resolved.key:
+            both = f"{other.use.label} and {resolved.use.label}"
+            raise RequestError(f"{request.alias!r} is the alias of two {kind}s, {both}; choose another for one of them")
+        if (alias := self.called.setdefault((kind, resolved.key), request.alias)) != request.alias:
+            both = f"{alias} and {request.alias}"
+            raise RequestError(f"{kind} {resolved.use.label!r} has two aliases, {both}; keep one")
 
     def __call__(self, kind: str, request: Request) -> _Resolved:
-        key = (kind, str(request))
-        if key not in self.known:
-            self.known[key] = self._resolve(kind, request)
-        return self.known[key]
+        if not request.arguments:
+            request = self.aliases.get((kind, request.name), request)
+        place = (kind, str(request.bare))
+        resolved = self.known.get(place) or self._resolve(kind, request.bare)
+        alias = self.called.get((kind, resolved.key), "")
+        if resolved.use.alias != alias:
+            resolved = replace(resolved, use=resolved.use.model_copy(update={"alias": alias}))
+        self.known[place] = resolved
+        return resolved
 
     def _resolve(self, kind: str, request: Request) -> _Resolved:
         entry = find(self.registry, kind, request.name)
@@ -267,9 +298,10 @@ def _check_claims(suite: Suite, resolver: _Resolver, crossed: set[_Labels]) -> N
         if request is not None:
             wanted = resolver(kind, request).use.label
             if wanted not in known:
+                names = {each.use.label: each.use.called for each in resolver.known.values()}
                 raise RequestError(
                     f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it "
-                    f"has {', '.join(known)}"
+                    f"has {', '.join(names[label] for label in known)}"
                 )
             return wanted
         if len(known) > 1:

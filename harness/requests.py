@@ -13,7 +13,8 @@ from harness.registry import default_registry
 from harness.suites import Request, Suite, explain, load_suite
 from harness.targets import content_hash
 
-Requests = str | Request | Sequence[str | Request]
+Requests = str | Request | Sequence[str | Request] | dict[str, Any]
+"""One or several; a dictionary is one request as a table if it has a `name`, and otherwise requests by their alias."""
 
 
 def build_suite(
@@ -54,11 +55,18 @@ def build_suite(
 
 def _listed(requests: Any) -> list[Any]:
     """One request may be given without a list around it."""
-    return (
-        list(requests)
-        if isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request)
-        else [requests]
-    )
+    if isinstance(requests, dict) and "name" not in requests:
+        return [_called(alias, request) for alias, request in requests.items()]
+    if isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
+        return list(requests)
+    return [requests]
+
+
+def _called(alias: Any, request: Any) -> Any:
+    try:
+        return {**dict(Request.model_validate(request)), "alias": alias}
+    except ValidationError:
+        return request  # which the suite refuses, and says where
 
 
 def find_suite(name: str) -> Suite:

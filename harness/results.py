@@ -1,13 +1,17 @@
 """The records of a run, as the library hands them out."""
 
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
+from harness.claims import matches
 from harness.errors import RequestError, did_you_mean
 from harness.schema import PluginUse, Record
+from harness.statistics import Identity, identity
+from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import STAGES, Format
 
@@ -41,7 +45,8 @@ class Results:
         status: str | None = None,
         seed: int | None = None,
     ) -> "Results":
-        """The records that fit. Plugins are named (`gpt`: all its configurations) or labelled (`gpt:position=none`).
+        """The records that fit. Plugins are named (`gpt`: all its configurations), labelled (`gpt:position=none`) or
+        called by their alias.
 
         Raises:
             RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
@@ -76,6 +81,56 @@ class Results:
 
 
 def _said(record: Record, name: str) -> tuple[Any, ...]:
-    """What a record has by that name: for a plugin its name and its label."""
+    """What a record has by that name: for a plugin its name, its label and its alias."""
     value = getattr(record, name)
-    return (value.name, value.label) if isinstance(value, PluginUse) else (value,)
+    if not isinstance(value, PluginUse):
+        return (value,)
+    return (value.name, value.label, value.alias) if value.alias else (value.name, value.label)
+
+
+def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
+    """The records with the aliases that a suite gives. Records keep those of the request that measured them first;
+    whoever reads them wants the names of today."""
+    if suite is None:
+        return tuple(records)
+    aliases: dict[tuple[str, Identity], str] = {}
+
+    def alias(kind: str, use: PluginUse) -> str:
+        key = (kind, identity(use))
+        if key not in aliases:
+            requests = (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s"))
+            found = [each.alias for each in requests if matches(each.bare, use.model_copy(update={"alias": ""}))]
+            aliases[key] = max(found, default=use.alias)  # a word rather than none
+        return aliases[key]
+
+    def renamed(record: Record) -> Record:
+        uses = {kind: getattr(record, kind) for kind in ("model", "task", "probe")}
+        names = {kind: (use, alias(kind, use)) for kind, use in uses.items()}
+        new = {kind: use.model_copy(update={"alias": name}) for kind, (use, name) in names.items() if use.alias != name}
+        return record.model_copy(update=new) if new else record
+
+    return tuple(map(renamed, records))
+
+
+def load(run: str | Path) -> Results:
+    """The results of an earlier run, with its suite. Records that cannot be read are warned about and left out.
+
+    Args:
+        run: the run directory.
+
+    Raises:
+        RequestError: there is no run.
+    """
+    said: list[str] = []
+    results = read(Path(run), said.append)
+    for message in said:
+        warnings.warn(message, stacklevel=2)
+    return results
+
+
+def read(out: Path, tell: Callable[[str], None]) -> Results:
+    """`load`, where `tell` hears of records that cannot be read."""
+    store = RunDirectory(out)
+    records = list(store.read_records(tell))
+    suite = store.read_suite()
+    return Results(called(records, suite), out, suite)

@@ -15,16 +15,28 @@ from harness.vocabulary import Stage
 
 Comparison = Literal[">", ">=", "<", "<="]
 
+ALIAS = r"\w[\w.+-]*"
+"""What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
+
+
+def _alias(word: str) -> str:
+    if word and not re.fullmatch(ALIAS, word):
+        raise ValueError("an alias is a word of letters, digits and . _ + -, with a letter or digit first")
+    return word
+
 
 class Request(Strict):
-    """A plugin by name, with the arguments that should differ from its defaults.
+    """A plugin by name, with the arguments that should differ from its defaults, and perhaps an alias.
 
     Written `name`, `name:key=value,key=value` or, in TOML, as a table `{name = "gpt", layers = 4}`. The name may be
-    qualified by its distribution (`acme:gru`), or point at code (`./gru.py:GRU`, `package.module:GRU`).
+    qualified by its distribution (`acme:gru`), or point at code (`./gru.py:GRU`, `package.module:GRU`). With an alias:
+    `small=gpt:layers=2`, or `{name = "gpt", layers = 2, alias = "small"}`.
     """
 
     name: str
     arguments: dict[str, Any] = {}
+    alias: Annotated[str, AfterValidator(_alias)] = ""
+    """What tables, claims and filters call it; it decides nothing that is measured."""
 
     @model_validator(mode="before")
     @classmethod
@@ -34,21 +46,36 @@ class Request(Strict):
         if isinstance(value, dict) and "name" in value:
             if "arguments" in value:
                 return value
-            return {"name": value["name"], "arguments": {k: v for k, v in value.items() if k != "name"}}
+            own = {key: value[key] for key in ("name", "alias") if key in value}
+            return own | {"arguments": {k: v for k, v in value.items() if k not in own}}
         if isinstance(value, Request):
             return value
         raise ValueError("name a plugin: 'gpt:layers=4', {name = 'gpt', layers = 4} or './file.py:Model'")
 
+    @model_validator(mode="after")
+    def _no_alias_among_arguments(self) -> "Request":
+        if "alias" in self.arguments:
+            raise RequestError(f"no plugin has an argument 'alias'; for an alias, write for example small={self.name}")
+        return self
+
+    @property
+    def bare(self) -> "Request":
+        """Without its alias."""
+        return self.model_copy(update={"alias": ""})
+
     def __str__(self) -> str:
-        return f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name
+        text = f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name
+        return f"{self.alias}={text}" if self.alias else text
 
 
 def parse_request(text: str) -> dict[str, Any]:
-    """Split `name:key=value,key=value` into a name and arguments."""
-    match = re.fullmatch(r"(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?", text.strip(), flags=re.DOTALL)
+    """Split `alias=name:key=value,key=value` into an alias (if there is one), a name and arguments."""
+    pattern = rf"(?:(?P<alias>{ALIAS})=)?(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?"
+    match = re.fullmatch(pattern, text.strip(), flags=re.DOTALL)
     if match is None or not match["name"]:
         raise RequestError(f"cannot read {text!r}: write name or name:key=value,key=value, for example gpt:layers=4")
-    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or "")}
+    alias = {"alias": match["alias"]} if match["alias"] else {}
+    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or ""), **alias}
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

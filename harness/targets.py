@@ -27,8 +27,8 @@ from harness.suites import Request, format_arguments
 SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
-RESERVED = {name for name in dir(BaseModel) if name.startswith("model_")}
-"""Names of arguments that pydantic needs for itself."""
+RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}
+"""Names that arguments cannot have: requests need the first for themselves, and pydantic the others."""
 
 MOST_NAMES = 12
 """So many names of what a module has are shown."""

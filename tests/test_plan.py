@@ -172,6 +172,42 @@ def test_claims_must_speak_of_what_is_crossed(claim: dict[str, Any], said: str) 
         make_plan(suite, default_registry())
 
 
+def test_an_alias_is_no_part_of_an_identity() -> None:
+    """Nor does a second request for the same, without the alias, become a second trial or a second name."""
+    first, second = plan("lstm:hidden=4", seeds=1), plan("small=lstm:hidden=4", "lstm:hidden=4", "small", seeds=1)
+    assert [cell.id for cell in first.cells] == [cell.id for cell in second.cells]
+    assert [planned.trial.model.called for planned in second.trials] == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (
+            ["small=lstm", "small=gpt"],
+            "'small' is the alias of two models, lstm and gpt; choose another",
+        ),
+        (["small=lstm", "tiny=lstm:hidden=64"], "model 'lstm' has two aliases, small and tiny; keep one"),
+        (["gpt=lstm"], "'gpt' is the name of a model; choose another alias for lstm"),
+        (["small=lstn"], "no model 'lstn'. Did you mean 'lstm'"),
+        (["small"], "there is no model 'small'"),
+    ],
+)
+def test_an_alias_means_one_thing(models: list[str], said: str) -> None:
+    """Whoever reads the report knows which one."""
+    with pytest.raises(RequestError, match=said):
+        plan(*models)
+
+
+def test_claims_may_name_an_alias() -> None:
+    """As long as the suite has it."""
+    experiment = {"models": [{"name": "lstm", "hidden": 4, "alias": "small"}, "gpt"]}
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"model": "small"}]})
+    assert make_plan(suite, default_registry()).trials
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"model": "elman"}]})
+    with pytest.raises(RequestError, match="'elman', which the suite does not cross; it has gpt, small"):
+        make_plan(suite, default_registry())
+
+
 def test_suites_from_files(tmp_path: Any) -> None:
     """TOML says the same as the command line; tables say what the short form says."""
     path = tmp_path / "mine.toml"

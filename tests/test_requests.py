@@ -12,7 +12,8 @@ from record_factory import record
 import harness
 from harness import RequestError
 from harness.devices import check_device
-from harness.requests import build_suite
+from harness.report import rows
+from harness.requests import build_suite, default_out
 from harness.results import Results
 from harness.store import RunDirectory
 from harness.suites import Request, Suite
@@ -178,3 +179,64 @@ def test_a_stored_suite_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "suite.json").write_text("{")
     harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
     assert stored(tmp_path).name == "mine"
+
+
+LONG = "lstm:embedding=8,hidden=4"
+
+
+@pytest.mark.parametrize(
+    "models", [f"small={LONG}", {"small": LONG}, {"small": {"name": "lstm", "embedding": 8, "hidden": 4}}]
+)
+def test_an_alias_is_what_the_user_sees(models: Any, tmp_path: Path) -> None:
+    """In tables, filters and rows; the label is still there for whoever wants to type the request again."""
+    results = harness.run(models, [SHORT], out=tmp_path, **QUICK)
+    (found,) = results.filter(model="small")
+    assert (found.model.alias, found.model.label) == ("small", LONG)
+    assert {row["model"] for row in results.rows()} == {"small"}
+    assert LONG not in results.render()
+
+
+def test_an_alias_never_measures_anew(tmp_path: Path) -> None:
+    """The same cells with another alias, or without one; each request sees its own, whatever the records say."""
+    first = harness.run(f"small={LONG}", [SHORT], **QUICK, out=tmp_path)
+    second = harness.run(f"tiny={LONG}", [SHORT], **QUICK, out=tmp_path)
+    assert [record.timing for record in second] == [record.timing for record in first]
+    assert [record.model.alias for record in (*first, *second)] == ["small", "tiny"]
+    assert [record.model.alias for record in harness.load(tmp_path)] == ["tiny"]
+    assert [record.model.alias for record in harness.run(LONG, [SHORT], **QUICK, out=tmp_path)] == [""]
+    (kept,) = RunDirectory(tmp_path).read_records()
+    assert kept.model.alias == "small"
+
+
+def test_an_alias_of_two_models_names_neither() -> None:
+    """Two runs of one directory may have used a word for different models: then tables show the labels."""
+    records = [record(model=label) for label in ("lstm", "gpt", "elman")]
+    named = [
+        each.model_copy(update={"model": each.model.model_copy(update={"alias": alias})})
+        for each, alias in zip(records, ("small", "small", "old"), strict=True)
+    ]
+    assert [row["model"] for row in rows(named)] == ["lstm", "gpt", "old"]
+
+
+def test_an_alias_does_not_change_where_a_run_goes() -> None:
+    """Or it would train again, elsewhere."""
+    assert default_out(build_suite(f"small={LONG}")) == default_out(build_suite(LONG))
+
+
+def test_a_run_is_loaded_with_its_suite(tmp_path: Path) -> None:
+    """Its claims are judged; a record that cannot be read is told and left out."""
+    harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
+    loaded = harness.load(str(tmp_path))
+    assert "Of 1 claim," in str(loaded)
+    (path,) = (tmp_path / "records").iterdir()
+    (path.parent / f"{'0' * 16}.json").write_bytes(path.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="1 of 2 record files cannot be read"):
+        assert len(harness.load(tmp_path)) == 1
+    with pytest.raises(RequestError, match="there is no run in"):
+        harness.load(tmp_path / "elsewhere")
+
+
+def test_the_package_shows_what_it_offers() -> None:
+    """`dir`, and so completion in a notebook, knows names that are loaded on first use."""
+    assert {"run", "load", "Task", "__version__"} <= set(dir(harness))
+    assert all(getattr(harness, name) is not None for name in dir(harness))
