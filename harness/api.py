@@ -14,7 +14,7 @@ from harness.requests import Requests, build_suite, default_out
 from harness.results import Results, called
 from harness.schema import Record
 from harness.store import RunDirectory
-from harness.suites import Suite
+from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES, Stage
 
 
@@ -37,7 +37,7 @@ def run(
     *,
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
-    training: dict[str, Any] | None = None,
+    training: Ways | None = None,
     stages: Stage | Sequence[Stage] | None = None,
     examples: int | None = None,
     out: str | Path | None = None,
@@ -53,7 +53,8 @@ def run(
         probes: what to measure; `["accuracy"]` if not said.
         suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
         seeds: seeds 0 to seeds - 1 (3 if not said).
-        training: training settings that win over all others, for example `{"steps": 200}`.
+        training: training settings that win over all others, for example `{"steps": 200}`, or a list of them, which is
+            crossed with everything else.
         stages: only these stages, `initial` or `trained`; claims about the other one stay undecided.
         examples: evaluation examples per condition.
         out: the run directory; `runs/<suite>` or `runs/<models>+<tasks>` if not said.
@@ -64,8 +65,9 @@ def run(
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
     """
-    if training is not None and not isinstance(training, dict):
-        raise RequestError(f'training is a dictionary, for example {{"steps": 200}}; received {training!r}')
+    if not (training is None or _is_ways(training)):
+        wanted = 'a dictionary, for example {"steps": 200}, or a list of them'
+        raise RequestError(f"training is {wanted}; received {training!r}")
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {jobs!r}")
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
@@ -73,6 +75,11 @@ def run(
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else stages
     plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
     return execute(plan, Path(out) if out else default_out(asked), fresh=fresh, jobs=jobs)
+
+
+def _is_ways(training: Any) -> bool:
+    several = isinstance(training, list) and training and all(isinstance(each, dict) for each in training)
+    return isinstance(training, dict) or bool(several)
 
 
 def execute(

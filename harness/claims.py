@@ -186,6 +186,7 @@ def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
         and matches(selection.probe, record.probe)
         and matches(selection.model, record.model)
         and matches(selection.task, record.task)
+        and selection.trained_so(record.training)
     ]
 
 
@@ -201,7 +202,7 @@ def _ambiguous(records: list[Record]) -> str:
             labels = ", ".join(sorted(values.values()))
             return f"ambiguous: several {what} match ({labels}); name one in the claim"
     if len({(record.training, record.examples, record.device) for record in records}) > 1:
-        return "ambiguous: the model was trained or evaluated in several ways; keep the records of one"
+        return "ambiguous: the model was trained or evaluated in several ways; say `training` in the claim, or keep one"
     return ""
 
 

@@ -84,7 +84,7 @@ def main() -> None:
     "--training",
     multiple=True,
     metavar="SETTING=VALUE,...",
-    help="Override training, e.g. steps=200,lr=1e-3.",
+    help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
 )
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
@@ -135,12 +135,12 @@ def run(
         examples=examples,
     )
     check_device(device)
-    settings = {name: value for each in training for name, value in parse_arguments(each).items()}
+    ways = [parse_arguments(each) for each in training]
     jobs = jobs or (default_jobs() if device == "cpu" else 1)
     if jobs > 1 and not dry_run:
         start()  # workers get ready while the run is planned
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
+        plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
     out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
@@ -182,6 +182,7 @@ def _print_plan(plan: Any, out: Path) -> None:
             _count(training.steps, "step") if training.steps is not None else _count(f"{training.epochs:g}", "epoch")
         )
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
+        how += " (one seed stands for all: the data is fixed)" if planned.same else ""
         what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
         if planned.broken:

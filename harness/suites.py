@@ -7,10 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from harness.errors import RequestError, did_you_mean
-from harness.schema import Count, Finite, Number, Strict
+from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
 
 Comparison = Literal[">", ">=", "<", "<="]
@@ -150,6 +150,8 @@ class Selection(Strict):
     """The probe that measured it."""
     stage: Stage = "trained"
     """When it was measured."""
+    training: dict[str, Any] = {}
+    """Training settings of the model, where the suite trains it in several ways, for example `{lr = 1e-3}`."""
     metric: str = Field(min_length=1)
     """Name of the measurement."""
     at: float | str | list[float] | list[str] | None = None
@@ -161,6 +163,18 @@ class Selection(Strict):
     """For a curve: divide by the value at this x."""
     reduce: Literal["min", "max", "mean", "range"] | None = None
     """How several values become one number; needed where there are several."""
+
+    @field_validator("training")
+    @classmethod
+    def _settings(cls, training: dict[str, Any]) -> dict[str, Any]:
+        for name in training:
+            if name not in Training.model_fields:
+                raise ValueError(f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)}")
+        return training
+
+    def trained_so(self, training: Training) -> bool:
+        """Whether a model that was trained like this is meant."""
+        return all(getattr(training, k) == (None if v == "none" else v) for k, v in self.training.items())
 
     @model_validator(mode="after")
     def _leads_to_one_number(self) -> "Selection":
@@ -224,14 +238,19 @@ class Claim(Selection):
         return self.model_dump(include=set(Selection.model_fields), exclude_none=True)
 
 
+Ways = dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)]
+"""Training settings, or a list of them: as many ways of training."""
+
+
 class Experiment(Strict):
     """One cross: every model on every task, measured by every probe, for every seed."""
 
     models: list[Request] = Field(min_length=1)
     tasks: list[Request] = Field(default=[Request(name="recall")], min_length=1)
     probes: list[Request] = Field(default=[Request(name="accuracy")], min_length=1)
-    training: dict[str, Any] = {}
-    """Training settings of this experiment; they win over the suite's and the plugins' own."""
+    training: Ways = {}
+    """Training settings of this experiment, which win over the suite's and the plugins' own; a list of them is crossed
+    with everything else."""
     stages: Annotated[list[Stage], Field(min_length=1)] | None = None
     """Only these stages; None: whatever each probe looks at."""
 
@@ -279,7 +298,7 @@ def load_suite(path: Path) -> Suite:
         raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
 
 
-BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]")
+BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]", "dict[str,any]", "list[dict[str,any]]")
 """What pydantic adds to a place where a value may be of several types."""
 
 

@@ -145,6 +145,15 @@ def test_a_dry_run_prints_trials_and_cells() -> None:
     assert not Path("runs").exists()
 
 
+def test_ways_of_training_are_repeated_like_all_else() -> None:
+    """None of them is lost; settings that belong together stand in one option."""
+    words = ["run", "--model", "lstm", "--task", SHORT, "--seeds", "1", "--dry-run"]
+    planned = harness(*words, "--training", "steps=7,lr=1e-3", "--training", "steps=7,lr=1e-2").stdout
+    assert "2 trials, 2 cells" in planned
+    assert "7 steps, lr 0.001" in planned
+    assert "7 steps, lr 0.01" in planned
+
+
 def test_one_is_not_counted_as_many() -> None:
     """In a dry run and after a run."""
     words = ["run", "--model", "lstm:hidden=4", "--task", SHORT, "--seeds", "1", "--training", "steps=1"]

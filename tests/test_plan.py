@@ -12,11 +12,11 @@ from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.requests import build_suite, find_suite
-from harness.suites import Suite, load_suite
+from harness.suites import Suite, Ways, load_suite
 from harness.vocabulary import STAGES
 
 
-def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: dict[str, Any] | None = None, **more: Any) -> Plan:
+def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: Ways | None = None, **more: Any) -> Plan:
     stages = more.pop("stages", STAGES)
     suite = build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
     return make_plan(suite, default_registry(), training=training, stages=stages)
@@ -81,6 +81,84 @@ def test_epochs_replace_steps_and_back() -> None:
     assert (made.steps, made.epochs) == (None, 5)
     made = plan("gpt", tasks=("farm_agreement",), seeds=1, training={"steps": 3}).trials[0].trial.training
     assert (made.steps, made.epochs) == (3, None)
+
+
+TWO_WAYS = [{"steps": 3, "lr": 1e-3}, {"steps": 3, "lr": 1e-2}]
+
+
+def test_ways_of_training_are_crossed() -> None:
+    """Whether an experiment has several or the user asks for several; the user's settings win over the experiment's."""
+    made = plan("lstm", "gpt", seeds=1, training=TWO_WAYS)
+    rates = [(planned.trial.model.label, planned.trial.training.lr) for planned in made.trials]
+    assert rates == [("lstm", 1e-3), ("lstm", 1e-2), ("gpt", 1e-3), ("gpt", 1e-2)]
+    suite = Suite.model_validate({"seeds": 1, "experiments": [{"models": ["lstm"], "training": TWO_WAYS}]})
+    assert [planned.trial.training.lr for planned in make_plan(suite, default_registry()).trials] == [1e-3, 1e-2]
+    (planned,) = make_plan(suite, default_registry(), training={"lr": 0.5}).trials
+    assert (planned.trial.training.lr, planned.trial.training.steps) == (0.5, 3)
+
+
+def test_a_claim_may_speak_of_one_way_of_training() -> None:
+    """And compare two of them; one that is never trained could not be judged."""
+    experiment = {"models": ["lstm"], "training": TWO_WAYS}
+    right = CLAIM | {"value": None, "training": {"lr": 1e-3}, "than": {"training": {"lr": 0.01}}}
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [right]})
+    assert make_plan(suite, default_registry()).trials
+    wrong = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"training": {"lr": 0.5}}]})
+    with pytest.raises(RequestError, match=r"training lr=0\.5: the suite has no model that is trained like that"):
+        make_plan(wrong, default_registry())
+    assert make_plan(wrong, default_registry(), training={"steps": 1}).trials  # a quick look, like --stage
+    with pytest.raises(ValueError, match=r"no training setting 'stpes'\. Did you mean 'steps'"):
+        Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"training": {"stpes": 5}}]})
+
+
+PRETRAINED = """
+    import torch
+    from harness import Scalar, Task
+
+    class M(torch.nn.Module):
+        pretrained = staticmethod(lambda **arguments: True)
+
+        def __init__(self, vocab_size: int):
+            super().__init__()
+            self.write = torch.nn.Embedding(vocab_size, vocab_size)
+
+        def forward(self, tokens):
+            return self.write(tokens)
+
+    class File(Task):
+        fixed_data = True
+
+        def __init__(self): ...
+
+    def early(subject):
+        yield Scalar(name="seen", unit="", value=1.0)
+    early.stages = ("initial",)
+
+    def both(subject):
+        yield Scalar(name="seen", unit="", value=1.0)
+    both.stages = ("initial", "trained")
+    """
+
+
+def test_a_pretrained_model_is_measured_once_by_every_probe(plugin_file: Callable[..., str]) -> None:
+    """At its one stage, also by a probe that looks at models as constructed."""
+    path = plugin_file(PRETRAINED)
+    probes = ("accuracy", f"{path}:early", f"{path}:both")
+    made = plan(f"{path}:M", probes=probes, seeds=1)
+    assert [cell.stage for cell in made.cells] == ["trained"] * 3
+    stages = [cell.stage for cell in plan("lstm", probes=probes, seeds=1).cells]
+    assert stages == ["trained", "initial", "initial", "trained"]
+    with pytest.raises(RequestError, match="nothing to measure"):
+        plan(f"{path}:M", probes=probes, stages=["initial"])
+
+
+def test_seeds_that_would_all_be_the_same_are_one(plugin_file: Callable[..., str]) -> None:
+    """A pretrained model on a file; a model that is trained, or data that is drawn, has a trial for every seed."""
+    path = plugin_file(PRETRAINED)
+    (planned,) = plan(f"{path}:M", tasks=(f"{path}:File",), seeds=5).trials
+    assert (planned.trial.seed, planned.same) == (0, True)
+    for model, task in ((f"{path}:M", SHORT), ("lstm", f"{path}:File")):
+        assert [each.same for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
 
 
 def test_planning_builds_no_task_that_advises_epochs(plugin_file: Callable[..., str]) -> None:
@@ -242,6 +320,8 @@ value = 0.5
         ("seeds = true\n[[experiments]]\nmodels = ['lstm']\n", "seeds: Input should be a number"),
         ("experiments = 3\n", "experiments: Input should be a valid list"),
         ("[[experiments]]\nmodels = [3]\n", "experiments.0.models.0: name a plugin: .*received 3"),
+        ("[[experiments]]\nmodels = ['lstm']\ntraining = 3\n", "0.training: .*valid dictionary .*; or: .*valid list"),
+        ("[[experiments]]\nmodels = ['lstm']\ntraining = []\n", "0.training: .*; or: .*at least 1 item"),
         *((f"name = '{name}'\n[[experiments]]\nmodels = ['lstm']\n", "becomes a folder") for name in NO_FOLDERS),
         (CLAIMED + "at = {a = 1}\n", "claims.0.at: Input should be a valid number .*; or: .* valid string"),
         (CLAIMED + "at = []\n", r"`at` = \[\] is no place.* \(in the claim 'it works'\)"),

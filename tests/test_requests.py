@@ -11,8 +11,10 @@ from record_factory import record
 
 import harness
 from harness import RequestError
+from harness.claims import judge
 from harness.devices import check_device
 from harness.report import rows
+from harness.report.grouping import group
 from harness.requests import build_suite, default_out
 from harness.results import Results
 from harness.store import RunDirectory
@@ -35,6 +37,8 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
     ("wrong", "said"),
     [
         ({"training": "steps=3"}, "training is a dictionary, for example .* received 'steps=3'"),
+        ({"training": []}, r"or a list of them; received \[\]"),
+        ({"training": ["steps=3"]}, "or a list of them; received"),
         ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
         ({"jobs": "2"}, "received '2'"),
         ({"seeds": 0}, "seeds: Input should be greater than or equal to 1"),
@@ -206,6 +210,19 @@ def test_an_alias_never_measures_anew(tmp_path: Path) -> None:
     assert [record.model.alias for record in harness.run(LONG, [SHORT], **QUICK, out=tmp_path)] == [""]
     (kept,) = RunDirectory(tmp_path).read_records()
     assert kept.model.alias == "small"
+
+
+def test_two_ways_of_training_are_two_rows(tmp_path: Path) -> None:
+    """Labelled by what differs; a claim says which one it speaks of."""
+    ways = [{"steps": 1, "batch_size": 4, "lr": lr} for lr in (1e-3, 1e-2)]
+    claim = {"text": "c", "probe": "accuracy", "metric": "worst_inside", "comparison": ">=", "value": 0}
+    claims = [claim, claim | {"training": {"lr": 1e-3}}]
+    asked = Suite.model_validate({"experiments": [{"models": ["lstm:hidden=4"], "tasks": [SHORT]}], "claims": claims})
+    results = harness.run(suite=asked, seeds=3, examples=8, training=ways, out=tmp_path)
+    assert len(results) == 6
+    (measured,) = group(results.records)
+    assert [row.label for row in measured.rows] == ["lstm:hidden=4 (lr=0.001)", "lstm:hidden=4 (lr=0.01)"]
+    assert [judge(each, results).verdict for each in asked.claims] == ["undecided", "holds"]
 
 
 def test_an_alias_of_two_models_names_neither() -> None:
