@@ -58,7 +58,7 @@ def run(
         stages: only these stages, `initial` or `trained`; claims about the other one stay undecided.
         examples: evaluation examples per condition.
         out: the run directory; `runs/<suite>` or `runs/<models>+<tasks>` if not said.
-        fresh: measure everything anew.
+        fresh: train and measure anew what this call asks for; other records of the directory stay.
         jobs: worker processes. With more than 1, call this under `if __name__ == "__main__":`.
         device: `cpu` or `cuda`.
 
@@ -95,15 +95,15 @@ def execute(
     Args:
         plan: what to run.
         out: the run directory.
-        fresh: delete the records that are there first.
+        fresh: delete the records and trained models of this plan first; those of other plans stay.
         jobs: worker processes; 1 runs in this process.
         report: called now and then with how far the run is.
     """
     store = RunDirectory(out)
-    kept = None if fresh else _kept_suite(store, plan.suite)
+    kept = _kept_suite(store, plan.suite)
     store.create()
     if fresh:
-        store.clear()
+        store.clear({cell.id for cell in plan.cells} | {planned.trial.id for planned in plan.trials})
     store.write_suite(kept or plan.suite)
     records: dict[str, Record] = {}
     unfinished = []
@@ -136,8 +136,7 @@ def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:
         return None
     if asked.claims:
         raise RequestError(
-            f"{str(store.path)!r} holds the suite {found.name!r} with its claims; choose another directory with --out, "
-            "or delete what is there with --fresh"
+            f"{str(store.path)!r} holds the suite {found.name!r} with its claims; choose another directory with --out"
         )
     return found
 

@@ -91,7 +91,11 @@ def main() -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
 )
-@click.option("--fresh", is_flag=True, help="Delete the records in the run directory and measure everything anew.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Train and measure anew what is asked for here; other records in the run directory stay.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
@@ -166,11 +170,6 @@ def run(
 @click.pass_context
 def bench(context: click.Context, out: Path, seeds: int) -> None:
     """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
-    from harness.store import RunDirectory
-
-    found = RunDirectory(out).read_suite()
-    if found is not None and found.name != "bench":
-        raise RequestError(f"{str(out)!r} holds the run {found.name!r}, which would be deleted; choose another --out")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
 
 

@@ -75,10 +75,12 @@ def measure(order: Order) -> Timings:
     torch.set_num_threads(order.threads)
     torch.manual_seed(0)
     registry, trial = default_registry(), order.trial
-    interface = load_use(registry, "task", trial.task).build(trial.task.arguments).interface
-    model = load_use(registry, "model", trial.model).build(
-        trial.model.arguments, vocab_size=interface.input_size, interface=interface
-    )
+    task, code = load_use(registry, "task", trial.task), load_use(registry, "model", trial.model)
+    supplied = {}
+    if task.wants("tokenizer"):
+        supplied["tokenizer"] = getattr(code.code, "tokenizer", lambda **arguments: None)(**trial.model.arguments)
+    interface = task.build(trial.task.arguments, **supplied).interface
+    model = code.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)
     model.to(trial.device)
 
     def finish() -> None:

@@ -162,7 +162,20 @@ def test_a_run_without_claims_keeps_those_of_the_directory(tmp_path: Path) -> No
     assert len(results) == 2
     assert stored(tmp_path).name == "mine"
     harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, fresh=True, **QUICK)
-    assert stored(tmp_path).name == "lstm+recall"
+    assert stored(tmp_path).name == "mine"
+
+
+def test_fresh_measures_anew_what_is_asked_for_and_nothing_else(tmp_path: Path) -> None:
+    """Runs of other questions share the directory: their records stay, and so does the time they took."""
+    both = harness.run(["lstm:hidden=4"], [SHORT], ["accuracy", "grad_reach"], out=tmp_path, **QUICK)
+    more = harness.run(["lstm:hidden=5"], [SHORT], ["accuracy"], out=tmp_path, **QUICK)
+    harness.run(["lstm:hidden=4"], [SHORT], ["accuracy"], out=tmp_path, fresh=True, **QUICK)
+    before = {record.id: record for record in (*both, *more)}
+    after = {record.id: record for record in harness.load(tmp_path)}
+    assert after.keys() == before.keys()
+    anew = [after[id] for id in after if after[id].provenance.finished != before[id].provenance.finished]
+    assert [(record.model.label, record.probe.name) for record in anew] == [("lstm:hidden=4", "accuracy")]
+    assert anew[0].trained != both.filter(probe="accuracy").records[0].trained  # it was trained again, too
 
 
 def test_a_suite_replaces_its_own_claims_but_not_those_of_another(tmp_path: Path) -> None:

@@ -58,6 +58,39 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
     assert lstm.trained is None
 
 
+PRETRAINED = """
+    import torch
+    from harness import Interface, Task
+    from harness_plugins.tasks.recall import Recall
+
+    class M(torch.nn.Module):
+        pretrained = staticmethod(lambda **arguments: True)
+        tokenizer = staticmethod(lambda **arguments: list("abc"))
+
+        def __init__(self, vocab_size: int):
+            super().__init__()
+            self.write = torch.nn.Embedding(vocab_size, vocab_size)
+
+        def forward(self, tokens):
+            return self.write(tokens)
+
+    class Text(Recall):
+        check_arguments = None
+
+        def __init__(self, tokenizer):
+            super().__init__(train_max=2, distances=[1, 2])
+            assert tokenizer == list("abc")
+    """
+
+
+def test_a_pretrained_model_is_timed(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Beside other probes, and on a task that reads text with its tokenizer."""
+    path, probes = plugin_file(PRETRAINED), ["speed:lengths=[8],budget=0.01", "accuracy"]
+    results = harness.run(f"{path}:M", f"{path}:Text", probes, seeds=1, examples=8, out=tmp_path)
+    assert [(record.status, record.stage, record.pretrained) for record in results] == [("ok", "trained", True)] * 2
+    assert measured(results.records[0], "forward").y[0] > 0
+
+
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
     probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.05"
