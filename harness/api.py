@@ -15,6 +15,7 @@ from harness.results import Results, called
 from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Suite, Ways
+from harness.targets import is_given
 from harness.vocabulary import STAGES, Stage
 
 
@@ -48,7 +49,8 @@ def run(
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
     Args:
-        models: what to measure, for example `["lstm", "gpt:position=none"]`; or give a suite.
+        models: what to measure, for example `["lstm", "gpt:position=none"]`, by alias `{"small": "gpt:layers=1"}`, or
+            classes of your own, `[Net, functools.partial(Net, width=32)]`; or give a suite.
         tasks: what the models face; `["recall"]` if not said.
         probes: what to measure; `["accuracy"]` if not said.
         suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
@@ -99,6 +101,8 @@ def execute(
         jobs: worker processes; 1 runs in this process.
         report: called now and then with how far the run is.
     """
+    if jobs > 1:
+        _check_workers(plan)
     store = RunDirectory(out)
     kept = _kept_suite(store, plan.suite)
     store.create()
@@ -120,6 +124,16 @@ def execute(
                 default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(called(ordered, plan.suite), out, plan.suite)
+
+
+def _check_workers(plan: Plan) -> None:
+    """Refuse code that worker processes do not have."""
+    uses = [use for cell in plan.cells for use in (cell.trial.model, cell.trial.task, cell.probe)]
+    if here := next((use.label for use in uses if is_given(use)), None):
+        raise RequestError(
+            f"{here} is known to this process alone, and worker processes would not find it: run with jobs=1, or put "
+            "it into a file or module"
+        )
 
 
 def _kept_suite(store: RunDirectory, asked: Suite) -> Suite | None:

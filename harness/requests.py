@@ -1,9 +1,11 @@
 """From what a user gives to one suite: plugins to cross, a file, or the name of a built-in suite."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,10 +13,13 @@ from pydantic import ValidationError
 from harness.errors import RequestError
 from harness.registry import default_registry
 from harness.suites import Request, Suite, explain, load_suite
-from harness.targets import content_hash
+from harness.targets import content_hash, give
 
-Requests = str | Request | Sequence[str | Request] | dict[str, Any]
-"""One or several; a dictionary is one request as a table if it has a `name`, and otherwise requests by their alias."""
+One = str | Request | dict[str, Any] | Callable[..., Any]
+"""A plugin as text, as a table (a dictionary with a `name`), or itself: a class or function, or a `functools.partial`
+of it with arguments."""
+Requests = One | Sequence[One]
+"""One or several; a dictionary without a `name` has several by their alias."""
 
 
 def build_suite(
@@ -31,8 +36,8 @@ def build_suite(
     Raises:
         RequestError: it is not clear what to measure, or a part of it is wrong.
     """
-    crossed = {"models": models, "tasks": tasks, "probes": probes}
-    named: dict[str, Any] = {name: _listed(value) for name, value in crossed.items() if value is not None}
+    crossed = {"model": models, "task": tasks, "probe": probes}
+    named = {f"{kind}s": list(_listed(kind, each)) for kind, each in crossed.items() if each is not None}
     given: dict[str, Any]
     if suite is not None:
         if named:
@@ -53,13 +58,16 @@ def build_suite(
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
 
 
-def _listed(requests: Any) -> list[Any]:
+def _listed(kind: str, requests: Requests) -> Iterator[Any]:
     """One request may be given without a list around it."""
+    given: dict[str, Any] = {}
     if isinstance(requests, dict) and "name" not in requests:
-        return [_called(alias, request) for alias, request in requests.items()]
-    if isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
-        return list(requests)
-    return [requests]
+        for alias, request in requests.items():
+            yield _called(alias, _named(kind, request, given))
+    elif isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
+        yield from (_named(kind, request, given) for request in requests)
+    else:
+        yield _named(kind, requests, given)
 
 
 def _called(alias: Any, request: Any) -> Any:
@@ -67,6 +75,27 @@ def _called(alias: Any, request: Any) -> Any:
         return {**dict(Request.model_validate(request)), "alias": alias}
     except ValidationError:
         return request  # which the suite refuses, and says where
+
+
+def _named(kind: str, request: Any, given: dict[str, Any]) -> Any:
+    """A request by name also for code that is given itself.
+
+    Raises:
+        RequestError: it is an object that was made from a class; or two of one name are given.
+    """
+    code, arguments = (request.func, request.keywords) if isinstance(request, partial) else (request, {})
+    if isinstance(code, type | FunctionType) and not (isinstance(request, partial) and request.args):
+        name = give(default_registry(), kind, code)
+        if given.setdefault(name, code) is not code:
+            raise RequestError(f"two {kind}s are called {name!r}; give one of them another name")
+        return {"name": name, "arguments": arguments}
+    if isinstance(request, str | dict | Request | int | float | None):
+        return request
+    what = getattr(code, "__name__", type(code).__name__)
+    raise RequestError(
+        f"{kind} {what!r} is given as an object; give the class, and arguments by name with "
+        f"functools.partial({what}, argument=...)"
+    )
 
 
 def find_suite(name: str) -> Suite:

@@ -50,7 +50,7 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"training": {"steps": None}}, "wrong:\n  give either steps or epochs"),
         ({"models": 3}, r"models.0: name a plugin: 'gpt:layers=4', .* \(received 3\)"),
         ({"models": [{"layers": 4}]}, "models.0: name a plugin"),
-        ({"models": Suite}, "models.0: name a plugin"),
+        ({"models": Suite}, "'harness.suites:Suite': argument 'experiments' is missing"),
         ({"device": None}, "there is no device None; choose cpu or cuda"),
         ({"suite": "recall"}, "leave out the models, or the suite"),
         ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
