@@ -131,8 +131,8 @@ def _check_workers(plan: Plan) -> None:
     uses = [use for cell in plan.cells for use in (cell.trial.model, cell.trial.task, cell.probe)]
     if here := next((use.label for use in uses if is_given(use)), None):
         raise RequestError(
-            f"{here} is known to this process alone, and worker processes would not find it: run with jobs=1, or put "
-            "it into a file or module"
+            f"{here} is known to this process alone, and worker processes would not find it: run with jobs=1, or ask "
+            f"for it by its file, for example './file.py:{here}'"
         )
 
 

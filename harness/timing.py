@@ -58,7 +58,10 @@ def run_order(order: Order) -> Timings:
 
     for use in (order.trial.model, order.trial.task):
         if is_given(use):
-            raise Skip(f"{use.label} is known to this process alone, and timing takes another one; put it into a file")
+            raise Skip(
+                f"{use.label} is known to this process alone, and timing takes another one; ask for it by its file, "
+                f"for example './file.py:{use.label}'"
+            )
     threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-m", "harness.timing"],
