@@ -136,7 +136,7 @@ def test_writing(benchmark: Any, tmp_path: Path) -> None:
 
 def test_jobs(benchmark: Any, tmp_path: Path) -> None:
     """Eight trials of an LSTM with one worker process and with one per core; the shorter of two runs each, in turns."""
-    from harness.api import default_jobs
+    from harness.devices import default_jobs
 
     def run(jobs: int) -> float:
         request = ["--model", "lstm", "--task", "recall:train_max=100", "--seeds", "8", "--training", "steps=200"]

@@ -28,7 +28,7 @@ def _step(model: str, threads: int) -> float:
 
 
 def _threads() -> Iterator[int]:
-    from harness.api import default_jobs
+    from harness.devices import default_jobs
 
     yield from range(1, default_jobs() + 1)
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from harness.api import run
     from harness.contracts import Batch, Condition, Interface, Metric, Skip, Subject, Task
     from harness.errors import RequestError
+    from harness.results import load
     from harness.schema import Curve, Matrix, Scalar
 
     __version__: str
 
 _LAZY = {
     "run": "harness.api",
+    "load": "harness.results",
     **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Subject", "Task"), "harness.contracts"),
     **dict.fromkeys(("Curve", "Matrix", "Scalar"), "harness.schema"),
     "RequestError": "harness.errors",
@@ -41,8 +43,14 @@ __all__ = [
     "Task",
     "TaskSpec",
     "hookimpl",
+    "load",
     "run",
 ]
+
+
+def __dir__() -> list[str]:
+    """What there is, loaded or not."""
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

@@ -141,10 +141,10 @@ def _gap_text(gaps: Mapping[int, MissingError]) -> str:
 def matches(request: Request | None, use: PluginUse) -> bool:
     """Whether a request names this use of a plugin; None names any.
 
-    The names agree (the request's may be qualified by the distribution), every argument of the request has
-    that value, and nothing that the request does not mention differs from its default.
+    It is the use's alias; or the names agree (the request's may be qualified by the distribution), every argument of
+    the request has that value, and nothing that the request does not mention differs from its default.
     """
-    if request is None:
+    if request is None or (use.alias == request.name and not request.arguments):
         return True
     if request.name != use.name:
         distribution, _, name = request.name.rpartition(":")
@@ -186,6 +186,7 @@ def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
         and matches(selection.probe, record.probe)
         and matches(selection.model, record.model)
         and matches(selection.task, record.task)
+        and selection.trained_so(record.training)
     ]
 
 
@@ -201,7 +202,7 @@ def _ambiguous(records: list[Record]) -> str:
             labels = ", ".join(sorted(values.values()))
             return f"ambiguous: several {what} match ({labels}); name one in the claim"
     if len({(record.training, record.examples, record.device) for record in records}) > 1:
-        return "ambiguous: the model was trained or evaluated in several ways; keep the records of one"
+        return "ambiguous: the model was trained or evaluated in several ways; say `training` in the claim, or keep one"
     return ""
 
 

@@ -84,14 +84,18 @@ def main() -> None:
     "--training",
     multiple=True,
     metavar="SETTING=VALUE,...",
-    help="Override training, e.g. steps=200,lr=1e-3.",
+    help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
 )
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
 )
-@click.option("--fresh", is_flag=True, help="Delete the records in the run directory and measure everything anew.")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Train and measure anew what is asked for here; other records in the run directory stay.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
@@ -119,12 +123,14 @@ def run(
     What is already in the run directory is not measured again.
     """
     from harness import api
+    from harness.devices import check_device, default_jobs
     from harness.executors.start import start
     from harness.plan import make_plan
     from harness.registry import default_registry
+    from harness.requests import build_suite, default_out
     from harness.suites import parse_arguments
 
-    asked = api.build_suite(
+    asked = build_suite(
         models or None,
         tasks or None,
         probes or None,
@@ -132,14 +138,14 @@ def run(
         seeds=seeds,
         examples=examples,
     )
-    api.check_device(device)
-    settings = {name: value for each in training for name, value in parse_arguments(each).items()}
-    jobs = jobs or (api.default_jobs() if device == "cpu" else 1)
+    check_device(device)
+    ways = [parse_arguments(each) for each in training]
+    jobs = jobs or (default_jobs() if device == "cpu" else 1)
     if jobs > 1 and not dry_run:
         start()  # workers get ready while the run is planned
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = make_plan(asked, default_registry(), device=device, training=settings, stages=stages or STAGES)
-    out = out or api.default_out(asked)
+        plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
+    out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
@@ -164,11 +170,6 @@ def run(
 @click.pass_context
 def bench(context: click.Context, out: Path, seeds: int) -> None:
     """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
-    from harness.store import RunDirectory
-
-    found = RunDirectory(out).read_suite()
-    if found is not None and found.name != "bench":
-        raise RequestError(f"{str(out)!r} holds the run {found.name!r}, which would be deleted; choose another --out")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
 
 
@@ -180,12 +181,13 @@ def _print_plan(plan: Any, out: Path) -> None:
             _count(training.steps, "step") if training.steps is not None else _count(f"{training.epochs:g}", "epoch")
         )
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
-        what = f"{trial.model.label} on {trial.task.label}, seed {trial.seed}, {how}"
+        how += " (one seed stands for all: the data is fixed)" if planned.same else ""
+        what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
         click.echo(f"{trial.id}  {what}")
         if planned.broken:
             click.echo(f"  cannot run: {planned.broken.message}")
         for cell in planned.cells:
-            click.echo(f"  {cell.id}  {cell.probe.label} ({cell.stage})")
+            click.echo(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = _count(len(plan.trials), "trial"), _count(len(plan.cells), "cell")
     click.echo(f"{trials}, {cells}; records would go to {out}/records")
 
@@ -216,11 +218,11 @@ def _progress() -> Iterator[Callable[[Any], None]]:
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 def report(directory: Path, form: str) -> None:
     """Show a finished run again. RUN is its directory."""
-    from harness.store import RunDirectory
+    from harness.results import read
 
-    store = RunDirectory(directory)
     unreadable: list[str] = []
-    click.echo(_rendered(list(store.read_records(unreadable.append)), store.read_suite(), form))
+    results = read(directory, unreadable.append)
+    click.echo(_rendered(results.records, results.suite, form))
     if unreadable:
         raise HarnessError(unreadable[0])
 
@@ -281,8 +283,8 @@ def show(kind: str, name: str, form: str) -> None:
 
     As JSON a suite is shown whole, as `harness schema suite` describes it.
     """
-    from harness.api import find_suite
     from harness.explain import describe_plugin, describe_suite
+    from harness.requests import find_suite
 
     if kind != "suite":
         click.echo(describe_plugin(kind, name, as_json=form == "json"))

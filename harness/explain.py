@@ -8,8 +8,8 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from tabulate import tabulate
 
-from harness.api import find_suite
 from harness.registry import default_registry
+from harness.requests import find_suite
 from harness.suites import Request
 from harness.targets import Target, find, load
 

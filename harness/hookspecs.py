@@ -52,6 +52,13 @@ def harness_suites() -> Iterable[SuiteSpec]:
 
 
 @hookspec
+def harness_unknown(kind: str, name: str) -> Iterable[str]:
+    """Return or yield, in a sentence, what somebody may mean by the name of a model, task or probe (`kind`) that nobody
+    offers; it ends the error message."""
+    raise NotImplementedError
+
+
+@hookspec
 def harness_trial_started(trial: "Trial") -> None:
     """Called before a trial is built and trained, in the process that runs it."""
 

@@ -1,9 +1,10 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from harness import __version__
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
-from harness.suites import Claim, Experiment, Request, Suite, explain
+from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
 
@@ -26,6 +27,8 @@ class Planned:
     cells: list[Cell] = field(default_factory=list)
     broken: Failure | None = None
     """Set when one of the plugins does not load: every cell of the trial fails with it."""
+    same: bool = False
+    """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class _Resolved:
     @cached_property
     def key(self) -> str:
         """Equal exactly if the same code with the same arguments was asked for."""
-        return canonical(self.use.model_dump(mode="json", exclude={"label"}))
+        return canonical(self.use.model_dump(mode="json", exclude={"label", "alias"}))
 
     @cached_property
     def pretrained(self) -> bool:
@@ -85,7 +88,7 @@ def make_plan(
     registry: Registry,
     *,
     device: str = "cpu",
-    training: dict[str, Any] | None = None,
+    training: Ways | None = None,
     stages: Sequence[str] = STAGES,
 ) -> Plan:
     """Cross a suite into trials and cells.
@@ -94,7 +97,8 @@ def make_plan(
         suite: what to cross.
         registry: where the plugins are.
         device: `cpu` or `cuda`.
-        training: settings that win over every other source (`--training`).
+        training: settings that win over every other source (`--training`), or a list of such ways of training, which
+            is crossed with everything else.
         stages: only these; claims may speak of the others.
 
     Raises:
@@ -102,30 +106,26 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
-    resolver = _Resolver(registry)
+    resolver = _Resolver(registry, suite)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
-    crossed: set[_Labels] = set()
+    crossed: dict[_Labels, set[Training]] = {}
     for experiment in suite.experiments:
-        probes = [(request, resolver("probe", request)) for request in experiment.probes]
-        for model in (resolver("model", request) for request in experiment.models):
-            for task in (resolver("task", request) for request in experiment.tasks):
-                _check_tokenizer(model, task)
-                settings = _training(model, task, suite.training, experiment.training, training or {})
-                settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
-                _check_epochs(task, settings)
-                for seed in range(suite.seeds):
-                    trial = _trial(model, task, settings, seed, device)
-                    broken = model.broken or task.broken
-                    entry = planned.setdefault(trial.id, Planned(trial, broken=broken))
-                    known = cells.setdefault(trial.id, set())
-                    for _, probe in probes:
-                        for stage in _stages(experiment, probe, model):
-                            cell = _cell(trial, probe, stage, suite.examples)
-                            crossed.add(_Labels(model.use.label, task.use.label, probe.use.label, stage))
-                            if stage in stages and cell.id not in known:
-                                known.add(cell.id)
-                                entry.cells.append(cell)
+        probes = [resolver("probe", request) for request in experiment.probes]
+        for model, task, settings in _ways(suite, experiment, resolver, training or {}):
+            same = model.pretrained and bool(task.attribute("fixed_data", False))
+            for seed in range(1 if same else suite.seeds):
+                trial = _trial(model, task, settings, seed, device)
+                entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
+                known = cells.setdefault(trial.id, set())
+                for probe in probes:
+                    for stage in _stages(experiment, probe, model):
+                        cell = _cell(trial, probe, stage, suite.examples)
+                        labels = _Labels(model.use.label, task.use.label, probe.use.label, stage)
+                        crossed.setdefault(labels, set()).update(() if training else (settings,))
+                        if stage in stages and cell.id not in known:
+                            known.add(cell.id)
+                            entry.cells.append(cell)
     if not any(cells.values()):
         raise RequestError("there is nothing to measure: none of the probes looks at the stages that were asked for")
     if suite.claims:
@@ -133,18 +133,66 @@ def make_plan(
     return Plan(suite, [each for each in planned.values() if each.cells])
 
 
-class _Resolver:
-    """Resolves each request once, however often it is crossed."""
+def _ways(
+    suite: Suite, experiment: Experiment, resolver: "_Resolver", training: Ways
+) -> Iterator[tuple[_Resolved, _Resolved, Training]]:
+    """Every model of an experiment on every task, trained in every way."""
+    models, tasks = ([resolver(kind, each) for each in getattr(experiment, f"{kind}s")] for kind in ("model", "task"))
+    for model, task, own, asked in product(models, tasks, _listed(experiment.training), _listed(training)):
+        _check_tokenizer(model, task)
+        settings = _training(model, task, suite.training, own, asked)
+        settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
+        _check_epochs(task, settings)
+        yield model, task, settings
 
-    def __init__(self, registry: Registry) -> None:
+
+def _listed(training: Ways) -> Sequence[dict[str, Any]]:
+    return [training] if isinstance(training, dict) else training
+
+
+class _Resolver:
+    """Resolves each request once, however often it is crossed; an alias stands for the request that has it.
+
+    Raises:
+        RequestError: an alias is that of two requests, or the name of a plugin; or a request has two.
+    """
+
+    def __init__(self, registry: Registry, suite: Suite) -> None:
         self.registry = registry
         self.known: dict[tuple[str, str], _Resolved] = {}
+        self.aliases: dict[tuple[str, str], Request] = {}
+        """By kind and alias."""
+        self.called: dict[tuple[str, str], str] = {}
+        """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
+        for kind in ("model", "task", "probe"):
+            names = {entry.spec.name for entry in registry.all(kind)}
+            for request in (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s")):
+                if request.alias in names:
+                    name = request.alias
+                    raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
+                if request.alias:
+                    self._learn(kind, request)
+
+    def _learn(self, kind: str, request: Request) -> None:
+        resolved = self(kind, request)
+        other = self(kind, self.aliases.setdefault((kind, request.alias), request))
+        if other.key != resolved.key:
+            both = f"{other.use.label} and {resolved.use.label}"
+            raise RequestError(f"{request.alias!r} is the alias of two {kind}s, {both}; choose another for one of them")
+        if (alias := self.called.setdefault((kind, resolved.key), request.alias)) != request.alias:
+            both = f"{alias} and {request.alias}"
+            raise RequestError(f"{kind} {resolved.use.label!r} has two aliases, {both}; keep one")
 
     def __call__(self, kind: str, request: Request) -> _Resolved:
-        key = (kind, str(request))
-        if key not in self.known:
-            self.known[key] = self._resolve(kind, request)
-        return self.known[key]
+        if not request.arguments:
+            request = self.aliases.get((kind, request.name), request)
+        place = (kind, str(request.bare))
+        resolved = self.known.get(place) or self._resolve(kind, request.bare)
+        alias = self.called.get((kind, resolved.key), "")
+        if resolved.use.alias != alias:
+            resolved = replace(resolved, use=resolved.use.model_copy(update={"alias": alias}))
+        self.known[place] = resolved
+        return resolved
 
     def _resolve(self, kind: str, request: Request) -> _Resolved:
         entry = find(self.registry, kind, request.name)
@@ -176,8 +224,9 @@ def _stages(experiment: Experiment, probe: _Resolved, model: _Resolved) -> list[
     stages = probe.attribute("stages", ("trained",))
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"probe {probe.use.name!r} looks at stages {unknown}; there are {', '.join(STAGES)}")
-    measured = ("trained",) if model.pretrained else STAGES
-    return [stage for stage in stages if stage in (experiment.stages or STAGES) and stage in measured]
+    if model.pretrained:  # it has one stage, whenever a probe looks
+        stages = ("trained",) if stages else ()
+    return [stage for stage in stages if stage in (experiment.stages or STAGES)]
 
 
 def _check_tokenizer(model: _Resolved, task: _Resolved) -> None:
@@ -267,17 +316,24 @@ def core_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def _check_claims(suite: Suite, resolver: _Resolver, crossed: set[_Labels]) -> None:
-    """Every selection of a claim must match something that the suite crosses, or it could never be judged."""
+def _check_claims(suite: Suite, resolver: _Resolver, crossed: dict[_Labels, set[Training]]) -> None:
+    """Every selection of a claim must match something that the suite crosses, or it could never be judged.
+
+    Args:
+        suite: with its claims.
+        resolver: which knows the plugins.
+        crossed: what the suite crosses, with its ways of training, or none where the user's own rule them out.
+    """
 
     def label(kind: str, request: Request | None, claim: Claim) -> str:
         known: list[str] = sorted({getattr(labels, kind) for labels in crossed})
         if request is not None:
             wanted = resolver(kind, request).use.label
             if wanted not in known:
+                names = {each.use.label: each.use.called for each in resolver.known.values()}
                 raise RequestError(
                     f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it "
-                    f"has {', '.join(known)}"
+                    f"has {', '.join(names[label] for label in known)}"
                 )
             return wanted
         if len(known) > 1:
@@ -296,3 +352,6 @@ def _check_claims(suite: Suite, resolver: _Resolver, crossed: set[_Labels]) -> N
             if wanted not in crossed:
                 what = f"{wanted.model} on {wanted.task}, measured by {wanted.probe} at stage {wanted.stage!r}"
                 raise RequestError(f"the claim {claim.text!r} speaks of {what}: the suite has them, but never together")
+            if crossed[wanted] and not any(map(selection.trained_so, crossed[wanted])):
+                how = f"the claim {claim.text!r} speaks of training {format_arguments(selection.training)}"
+                raise RequestError(f"{how}: the suite has no model that is trained like that")

@@ -144,7 +144,7 @@ class Registry:
         )
         if broken_entries := [broken for broken in self.broken if not broken.name]:
             message += "\nIt may belong to a plugin that does not load:\n" + "\n".join(f"  {b}" for b in broken_entries)
-        return message
+        return " ".join([message, *map(str, self.notify("harness_unknown", kind=kind, name=name))])
 
 
 def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) -> Registry:

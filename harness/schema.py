@@ -138,6 +138,8 @@ class PluginUse(Strict):
     """The name in the registry, or the file and class for a plugin without a package."""
     label: str
     """As a user would type it: the name and the arguments that differ from their defaults."""
+    alias: str = ""
+    """What the user called it; "" for nothing of its own. No part of any id."""
     arguments: dict[str, Any]
     """Every argument, defaults included."""
     distribution: str
@@ -148,6 +150,11 @@ class PluginUse(Strict):
     """Where the code is: `package.module:Name`."""
     digest: str
     """Digest of the plugin's source files, and of the files that its arguments name."""
+
+    @property
+    def called(self) -> str:
+        """The alias, or else the label."""
+        return self.alias or self.label
 
 
 class ModelUse(PluginUse):

@@ -4,15 +4,20 @@ import ast
 import builtins
 import hashlib
 import importlib.util
+import inspect
+import linecache
 import sys
+import sysconfig
+import textwrap
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+STDLIB = sysconfig.get_path("stdlib")
 FILE_PREFIX = "harness_file_"
 """Modules that were loaded from a path, not imported by name, have names of ours that begin like this."""
 
@@ -142,6 +147,60 @@ def _imports(source: bytes, package: str) -> set[str]:
                 base = importlib.util.resolve_name("." * node.level + base, package)
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
     return {name for name in names if name and "*" not in name}
+
+
+def object_digest(code: type | FunctionType) -> str:
+    """Digest of the text of a class or function and of whatever its module has that this text names: classes,
+    functions, plain data, and modules of the user's own. So of a notebook those cells count that decide a result."""
+    found: dict[str, str] = {}
+    _collect_objects(code, found)
+    return hashlib.sha256("\0".join(f"{name}\0{found[name]}" for name in sorted(found)).encode()).hexdigest()[:16]
+
+
+def text_of(code: type | FunctionType) -> str:
+    """What defines a class or function: its own lines of a file or notebook cell, or all of them where it is defined
+    inside of something else; "" if they cannot be found."""
+    for file in {each.__code__.co_filename: None for each in _functions(code)}:
+        linecache.checkcache(file)
+        if lines := linecache.getlines(file):
+            for node in reversed(ast.parse("".join(lines)).body):
+                if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == code.__qualname__:
+                    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                    return "".join(lines[first - 1 : node.end_lineno])
+            return "".join(lines)
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
+
+
+def _functions(code: type | FunctionType) -> list[FunctionType]:
+    """A function, or those of a class: they know their file and the names of their module."""
+    members = vars(code).values() if isinstance(code, type) else [code]
+    plain = [inspect.unwrap(getattr(each, "__func__", getattr(each, "fget", each))) for each in members]
+    return [each for each in plain if isinstance(each, FunctionType) and each.__module__ == code.__module__]
+
+
+def _collect_objects(code: type | FunctionType, found: dict[str, str]) -> None:
+    text = found[code.__qualname__] = text_of(code)
+    known = next((each.__globals__ for each in _functions(code)), vars(sys.modules[code.__module__]))
+    names = {node.id for node in ast.walk(ast.parse(textwrap.dedent(text))) if isinstance(node, ast.Name)}
+    for name in sorted(names & known.keys() - found.keys()):
+        value = known[name]
+        module = value if isinstance(value, ModuleType) else sys.modules.get(getattr(value, "__module__", None) or "")
+        if isinstance(value, int | float | str | bytes | tuple | list | dict | None):
+            found[name] = repr(value)
+        elif isinstance(value, type | FunctionType) and value.__module__ == code.__module__:
+            _collect_objects(value, found)
+        elif module is not None and _own(module):
+            found[name] = source_digest(module)
+
+
+def _own(module: ModuleType) -> bool:
+    """Whether a module is the user's: not Python's, not ours, not installed."""
+    file = getattr(module, "__file__", None) or ""
+    ours = module.__name__.partition(".")[0] == __package__
+    return file.endswith(".py") and not ours and "-packages" not in file and not file.startswith(STDLIB)
 
 
 def file_digest(path: Path) -> str:

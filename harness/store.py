@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -97,11 +97,13 @@ class RunDirectory:
                 f"{unreadable[0]}. Run the same command again to measure what is missing, or delete the files."
             )
 
-    def clear(self) -> None:
-        """Delete the records, learning curves and checkpoints of earlier runs; nothing else."""
+    def clear(self, ids: Collection[str]) -> None:
+        """Delete the records of these cells, the learning curves and checkpoints of these trials, and what a run that
+        was killed left of them; nothing else."""
         for folder in (self.records, self.trials, self.checkpoints):
             for path in folder.iterdir():
-                if re.fullmatch(r"\.?[0-9a-f]{16}\.(json|safetensors)(\..*\.tmp)?", path.name):
+                match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors)(\..*\.tmp)?", path.name)
+                if match and match[1] in ids:
                     path.unlink()
 
     def checkpoint(self, trial_id: str) -> Path:

@@ -7,24 +7,36 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from harness.errors import RequestError, did_you_mean
-from harness.schema import Count, Finite, Number, Strict
+from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
 
 Comparison = Literal[">", ">=", "<", "<="]
 
+ALIAS = r"\w[\w.+-]*"
+"""What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
+
+
+def _alias(word: str) -> str:
+    if word and not re.fullmatch(ALIAS, word):
+        raise ValueError("an alias is a word of letters, digits and . _ + -, with a letter or digit first")
+    return word
+
 
 class Request(Strict):
-    """A plugin by name, with the arguments that should differ from its defaults.
+    """A plugin by name, with the arguments that should differ from its defaults, and perhaps an alias.
 
     Written `name`, `name:key=value,key=value` or, in TOML, as a table `{name = "gpt", layers = 4}`. The name may be
-    qualified by its distribution (`acme:gru`), or point at code (`./gru.py:GRU`, `package.module:GRU`).
+    qualified by its distribution (`acme:gru`), or point at code (`./gru.py:GRU`, `package.module:GRU`). With an alias:
+    `small=gpt:layers=2`, or `{name = "gpt", layers = 2, alias = "small"}`.
     """
 
     name: str
     arguments: dict[str, Any] = {}
+    alias: Annotated[str, AfterValidator(_alias)] = ""
+    """What tables, claims and filters call it; it decides nothing that is measured."""
 
     @model_validator(mode="before")
     @classmethod
@@ -34,21 +46,36 @@ class Request(Strict):
         if isinstance(value, dict) and "name" in value:
             if "arguments" in value:
                 return value
-            return {"name": value["name"], "arguments": {k: v for k, v in value.items() if k != "name"}}
+            own = {key: value[key] for key in ("name", "alias") if key in value}
+            return own | {"arguments": {k: v for k, v in value.items() if k not in own}}
         if isinstance(value, Request):
             return value
         raise ValueError("name a plugin: 'gpt:layers=4', {name = 'gpt', layers = 4} or './file.py:Model'")
 
+    @model_validator(mode="after")
+    def _no_alias_among_arguments(self) -> "Request":
+        if "alias" in self.arguments:
+            raise RequestError(f"no plugin has an argument 'alias'; for an alias, write for example small={self.name}")
+        return self
+
+    @property
+    def bare(self) -> "Request":
+        """Without its alias."""
+        return self.model_copy(update={"alias": ""})
+
     def __str__(self) -> str:
-        return f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name
+        text = f"{self.name}:{format_arguments(self.arguments)}" if self.arguments else self.name
+        return f"{self.alias}={text}" if self.alias else text
 
 
 def parse_request(text: str) -> dict[str, Any]:
-    """Split `name:key=value,key=value` into a name and arguments."""
-    match = re.fullmatch(r"(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?", text.strip(), flags=re.DOTALL)
+    """Split `alias=name:key=value,key=value` into an alias (if there is one), a name and arguments."""
+    pattern = rf"(?:(?P<alias>{ALIAS})=)?(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?"
+    match = re.fullmatch(pattern, text.strip(), flags=re.DOTALL)
     if match is None or not match["name"]:
         raise RequestError(f"cannot read {text!r}: write name or name:key=value,key=value, for example gpt:layers=4")
-    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or "")}
+    alias = {"alias": match["alias"]} if match["alias"] else {}
+    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or ""), **alias}
 
 
 def parse_arguments(text: str) -> dict[str, Any]:
@@ -123,6 +150,8 @@ class Selection(Strict):
     """The probe that measured it."""
     stage: Stage = "trained"
     """When it was measured."""
+    training: dict[str, Any] = {}
+    """Training settings of the model, where the suite trains it in several ways, for example `{lr = 1e-3}`."""
     metric: str = Field(min_length=1)
     """Name of the measurement."""
     at: float | str | list[float] | list[str] | None = None
@@ -134,6 +163,18 @@ class Selection(Strict):
     """For a curve: divide by the value at this x."""
     reduce: Literal["min", "max", "mean", "range"] | None = None
     """How several values become one number; needed where there are several."""
+
+    @field_validator("training")
+    @classmethod
+    def _settings(cls, training: dict[str, Any]) -> dict[str, Any]:
+        for name in training:
+            if name not in Training.model_fields:
+                raise ValueError(f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)}")
+        return training
+
+    def trained_so(self, training: Training) -> bool:
+        """Whether a model that was trained like this is meant."""
+        return all(getattr(training, k) == (None if v == "none" else v) for k, v in self.training.items())
 
     @model_validator(mode="after")
     def _leads_to_one_number(self) -> "Selection":
@@ -197,14 +238,19 @@ class Claim(Selection):
         return self.model_dump(include=set(Selection.model_fields), exclude_none=True)
 
 
+Ways = dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)]
+"""Training settings, or a list of them: as many ways of training."""
+
+
 class Experiment(Strict):
     """One cross: every model on every task, measured by every probe, for every seed."""
 
     models: list[Request] = Field(min_length=1)
     tasks: list[Request] = Field(default=[Request(name="recall")], min_length=1)
     probes: list[Request] = Field(default=[Request(name="accuracy")], min_length=1)
-    training: dict[str, Any] = {}
-    """Training settings of this experiment; they win over the suite's and the plugins' own."""
+    training: Ways = {}
+    """Training settings of this experiment, which win over the suite's and the plugins' own; a list of them is crossed
+    with everything else."""
     stages: Annotated[list[Stage], Field(min_length=1)] | None = None
     """Only these stages; None: whatever each probe looks at."""
 
@@ -252,7 +298,7 @@ def load_suite(path: Path) -> Suite:
         raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
 
 
-BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]")
+BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]", "dict[str,any]", "list[dict[str,any]]")
 """What pydantic adds to a place where a value may be of several types."""
 
 

@@ -5,12 +5,13 @@ import importlib
 import importlib.util
 import inspect
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
@@ -20,15 +21,15 @@ from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
 from harness.interrupts import import_torch
 from harness.registry import Entry, Origin, Registry, describe, plugin_error
 from harness.schema import PluginUse
-from harness.sources import file_digest, module_from_file, source_digest
+from harness.sources import file_digest, module_from_file, object_digest, source_digest, text_of
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments
 
 SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
-RESERVED = {name for name in dir(BaseModel) if name.startswith("model_")}
-"""Names of arguments that pydantic needs for itself."""
+RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}
+"""Names that arguments cannot have: requests need the first for themselves, and pydantic the others."""
 
 MOST_NAMES = 12
 """So many names of what a module has are shown."""
@@ -40,6 +41,9 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
     Raises:
         RequestError: there is no such plugin, file or module.
     """
+    if name in _given:
+        code = _given[name]
+        return Given(KINDS[kind](name, f"{code.__module__}:{code.__qualname__}"), Origin("", "", ""), code)
     place, _, attribute = name.rpartition(":")
     if name.endswith(".py"):
         place, attribute = name, ""
@@ -56,6 +60,48 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
         if not place or place in distributions or not _importable(place):
             raise
         return Entry(KINDS[kind](name, name), Origin("", "", ""))
+
+
+@dataclass(frozen=True)
+class Given(Entry):
+    """A class or function that was given as it is, and that only this process has: of a notebook cell or a script."""
+
+    code: type | FunctionType
+
+
+_given: dict[str, type | FunctionType] = {}
+"""By name."""
+
+
+def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
+    """The name by which `find` finds a class or function from now on: where it can be imported from, or its own, for
+    which another one of the name, from an earlier run of a notebook cell, is forgotten.
+
+    Raises:
+        RequestError: its text cannot be found, or a plugin has its name.
+    """
+    path = f"{code.__module__}:{code.__qualname__}"
+    if getattr(sys.modules.get(code.__module__), code.__qualname__, None) is code and code.__module__ != "__main__":
+        imported = _targets.get(Entry(KINDS[kind](path, path), Origin("", "", "")))
+        if _importable(code.__module__) and (imported is None or imported.code is code):
+            return path
+    name = code.__name__
+    if name == "<lambda>":
+        raise RequestError(f"a {kind} needs a name for tables to show: write it with def instead of lambda")
+    if name in {entry.spec.name for entry in registry.all(kind)}:
+        raise RequestError(f"there is a {kind} {name!r} already; give yours another name")
+    if not text_of(code):
+        raise RequestError(
+            f"the text of {kind} {name!r} cannot be found, so that a change of it would go unnoticed; write it into a "
+            f"file, and ask for ./file.py:{name}"
+        )
+    _given[name] = code
+    return name
+
+
+def is_given(use: PluginUse) -> bool:
+    """Whether only this process has the code."""
+    return not use.distribution and use.name in _given
 
 
 def _importable(module: str) -> bool:
@@ -108,7 +154,8 @@ class Target:
 
     def _digest(self, values: BaseModel) -> str:
         """Of the plugin's source, and of the content of the files that its arguments name."""
-        digest = source_digest(self.module)
+        entry = self.entry
+        digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(self.module)
         if files := getattr(self.code, "files", None):
             content = [file_digest(Path(path)) for path in files(**_keywords(values))]
             digest = content_hash("\n".join([digest, *content])) if content else digest
@@ -181,6 +228,8 @@ def load(entry: Entry) -> Target:
         RequestError: somebody asked for a file or module without the name of a class or function that is in it.
         PluginError: the module raises on import; or a package's own target is no class or function.
     """
+    if isinstance(entry, Given):
+        return Target(entry, entry.code)
     if entry not in _targets:
         place, _, attribute = entry.spec.target.rpartition(":")
         import_torch()  # which the plugin imports

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.schema import Strict, Trial
+from harness.targets import is_given
 
 
 class Order(Strict):
@@ -50,8 +51,17 @@ def run_order(order: Order) -> Timings:
     """Time in a new process, so that the thread count is set before torch starts and memory is the model's own.
 
     Raises:
+        Skip: the new process would not find the model.
         RuntimeError: the process failed; its last lines of output.
     """
+    from harness.contracts import Skip
+
+    for use in (order.trial.model, order.trial.task):
+        if is_given(use):
+            raise Skip(
+                f"{use.label} is known to this process alone, and timing takes another one; ask for it by its file, "
+                f"for example './file.py:{use.label}'"
+            )
     threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-m", "harness.timing"],

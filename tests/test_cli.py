@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import SHORT
 
-from harness.api import find_suite
 from harness.cli import main, terminal_width
+from harness.requests import find_suite
 from harness.schema import Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
@@ -143,6 +143,15 @@ def test_a_dry_run_prints_trials_and_cells() -> None:
     assert "4 trials, 8 cells" in result.stdout
     assert "gpt:position=none on recall, seed 1, 1000 steps, lr 0.001" in result.stdout
     assert not Path("runs").exists()
+
+
+def test_ways_of_training_are_repeated_like_all_else() -> None:
+    """None of them is lost; settings that belong together stand in one option."""
+    words = ["run", "--model", "lstm", "--task", SHORT, "--seeds", "1", "--dry-run"]
+    planned = harness(*words, "--training", "steps=7,lr=1e-3", "--training", "steps=7,lr=1e-2").stdout
+    assert "2 trials, 2 cells" in planned
+    assert "7 steps, lr 0.001" in planned
+    assert "7 steps, lr 0.01" in planned
 
 
 def test_one_is_not_counted_as_many() -> None:

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from conftest import SHORT
 
-from harness import api
 from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
-from harness.suites import Suite, load_suite
+from harness.requests import build_suite, find_suite
+from harness.suites import Suite, Ways, load_suite
 from harness.vocabulary import STAGES
 
 
-def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: dict[str, Any] | None = None, **more: Any) -> Plan:
+def plan(*models: str, tasks: tuple[str, ...] = (SHORT,), training: Ways | None = None, **more: Any) -> Plan:
     stages = more.pop("stages", STAGES)
-    suite = api.build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
+    suite = build_suite(models, tasks, more.pop("probes", ("accuracy",)), **more)
     return make_plan(suite, default_registry(), training=training, stages=stages)
 
 
@@ -83,6 +83,84 @@ def test_epochs_replace_steps_and_back() -> None:
     assert (made.steps, made.epochs) == (3, None)
 
 
+TWO_WAYS = [{"steps": 3, "lr": 1e-3}, {"steps": 3, "lr": 1e-2}]
+
+
+def test_ways_of_training_are_crossed() -> None:
+    """Whether an experiment has several or the user asks for several; the user's settings win over the experiment's."""
+    made = plan("lstm", "gpt", seeds=1, training=TWO_WAYS)
+    rates = [(planned.trial.model.label, planned.trial.training.lr) for planned in made.trials]
+    assert rates == [("lstm", 1e-3), ("lstm", 1e-2), ("gpt", 1e-3), ("gpt", 1e-2)]
+    suite = Suite.model_validate({"seeds": 1, "experiments": [{"models": ["lstm"], "training": TWO_WAYS}]})
+    assert [planned.trial.training.lr for planned in make_plan(suite, default_registry()).trials] == [1e-3, 1e-2]
+    (planned,) = make_plan(suite, default_registry(), training={"lr": 0.5}).trials
+    assert (planned.trial.training.lr, planned.trial.training.steps) == (0.5, 3)
+
+
+def test_a_claim_may_speak_of_one_way_of_training() -> None:
+    """And compare two of them; one that is never trained could not be judged."""
+    experiment = {"models": ["lstm"], "training": TWO_WAYS}
+    right = CLAIM | {"value": None, "training": {"lr": 1e-3}, "than": {"training": {"lr": 0.01}}}
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [right]})
+    assert make_plan(suite, default_registry()).trials
+    wrong = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"training": {"lr": 0.5}}]})
+    with pytest.raises(RequestError, match=r"training lr=0\.5: the suite has no model that is trained like that"):
+        make_plan(wrong, default_registry())
+    assert make_plan(wrong, default_registry(), training={"steps": 1}).trials  # a quick look, like --stage
+    with pytest.raises(ValueError, match=r"no training setting 'stpes'\. Did you mean 'steps'"):
+        Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"training": {"stpes": 5}}]})
+
+
+PRETRAINED = """
+    import torch
+    from harness import Scalar, Task
+
+    class M(torch.nn.Module):
+        pretrained = staticmethod(lambda **arguments: True)
+
+        def __init__(self, vocab_size: int):
+            super().__init__()
+            self.write = torch.nn.Embedding(vocab_size, vocab_size)
+
+        def forward(self, tokens):
+            return self.write(tokens)
+
+    class File(Task):
+        fixed_data = True
+
+        def __init__(self): ...
+
+    def early(subject):
+        yield Scalar(name="seen", unit="", value=1.0)
+    early.stages = ("initial",)
+
+    def both(subject):
+        yield Scalar(name="seen", unit="", value=1.0)
+    both.stages = ("initial", "trained")
+    """
+
+
+def test_a_pretrained_model_is_measured_once_by_every_probe(plugin_file: Callable[..., str]) -> None:
+    """At its one stage, also by a probe that looks at models as constructed."""
+    path = plugin_file(PRETRAINED)
+    probes = ("accuracy", f"{path}:early", f"{path}:both")
+    made = plan(f"{path}:M", probes=probes, seeds=1)
+    assert [cell.stage for cell in made.cells] == ["trained"] * 3
+    stages = [cell.stage for cell in plan("lstm", probes=probes, seeds=1).cells]
+    assert stages == ["trained", "initial", "initial", "trained"]
+    with pytest.raises(RequestError, match="nothing to measure"):
+        plan(f"{path}:M", probes=probes, stages=["initial"])
+
+
+def test_seeds_that_would_all_be_the_same_are_one(plugin_file: Callable[..., str]) -> None:
+    """A pretrained model on a file; a model that is trained, or data that is drawn, has a trial for every seed."""
+    path = plugin_file(PRETRAINED)
+    (planned,) = plan(f"{path}:M", tasks=(f"{path}:File",), seeds=5).trials
+    assert (planned.trial.seed, planned.same) == (0, True)
+    for model, task in ((f"{path}:M", SHORT), ("lstm", f"{path}:File")):
+        assert [each.same for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
+
+
 def test_planning_builds_no_task_that_advises_epochs(plugin_file: Callable[..., str]) -> None:
     """It may be a large data set, and has a size if its author counts in epochs."""
     source = """
@@ -107,7 +185,7 @@ def test_stages_can_be_chosen() -> None:
 
 def test_a_suite_with_claims_may_be_run_in_part() -> None:
     """`harness run recall --stage initial` is a quick look; its other claims are kept and stay undecided."""
-    suite = api.find_suite("recall")
+    suite = find_suite("recall")
     made = make_plan(suite, default_registry(), stages=["initial"])
     assert {cell.stage for cell in made.cells} == {"initial"}
     assert all(planned.cells for planned in made.trials)
@@ -172,6 +250,42 @@ def test_claims_must_speak_of_what_is_crossed(claim: dict[str, Any], said: str) 
         make_plan(suite, default_registry())
 
 
+def test_an_alias_is_no_part_of_an_identity() -> None:
+    """Nor does a second request for the same, without the alias, become a second trial or a second name."""
+    first, second = plan("lstm:hidden=4", seeds=1), plan("small=lstm:hidden=4", "lstm:hidden=4", "small", seeds=1)
+    assert [cell.id for cell in first.cells] == [cell.id for cell in second.cells]
+    assert [planned.trial.model.called for planned in second.trials] == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        (
+            ["small=lstm", "small=gpt"],
+            "'small' is the alias of two models, lstm and gpt; choose another",
+        ),
+        (["small=lstm", "tiny=lstm:hidden=64"], "model 'lstm' has two aliases, small and tiny; keep one"),
+        (["gpt=lstm"], "'gpt' is the name of a model; choose another alias for lstm"),
+        (["small=lstn"], "no model 'lstn'. Did you mean 'lstm'"),
+        (["small"], "there is no model 'small'"),
+    ],
+)
+def test_an_alias_means_one_thing(models: list[str], said: str) -> None:
+    """Whoever reads the report knows which one."""
+    with pytest.raises(RequestError, match=said):
+        plan(*models)
+
+
+def test_claims_may_name_an_alias() -> None:
+    """As long as the suite has it."""
+    experiment = {"models": [{"name": "lstm", "hidden": 4, "alias": "small"}, "gpt"]}
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"model": "small"}]})
+    assert make_plan(suite, default_registry()).trials
+    suite = Suite.model_validate({"experiments": [experiment], "claims": [CLAIM | {"model": "elman"}]})
+    with pytest.raises(RequestError, match="'elman', which the suite does not cross; it has gpt, small"):
+        make_plan(suite, default_registry())
+
+
 def test_suites_from_files(tmp_path: Any) -> None:
     """TOML says the same as the command line; tables say what the short form says."""
     path = tmp_path / "mine.toml"
@@ -206,6 +320,8 @@ value = 0.5
         ("seeds = true\n[[experiments]]\nmodels = ['lstm']\n", "seeds: Input should be a number"),
         ("experiments = 3\n", "experiments: Input should be a valid list"),
         ("[[experiments]]\nmodels = [3]\n", "experiments.0.models.0: name a plugin: .*received 3"),
+        ("[[experiments]]\nmodels = ['lstm']\ntraining = 3\n", "0.training: .*valid dictionary .*; or: .*valid list"),
+        ("[[experiments]]\nmodels = ['lstm']\ntraining = []\n", "0.training: .*; or: .*at least 1 item"),
         *((f"name = '{name}'\n[[experiments]]\nmodels = ['lstm']\n", "becomes a folder") for name in NO_FOLDERS),
         (CLAIMED + "at = {a = 1}\n", "claims.0.at: Input should be a valid number .*; or: .* valid string"),
         (CLAIMED + "at = []\n", r"`at` = \[\] is no place.* \(in the claim 'it works'\)"),
@@ -242,7 +358,7 @@ def test_a_file_may_have_any_name_if_the_suite_has_one(tmp_path: Any) -> None:
 def test_built_in_suites_are_valid() -> None:
     """Every suite that is installed can be planned, claims included."""
     for entry in default_registry().all("suite"):
-        assert make_plan(api.find_suite(entry.spec.name), default_registry()).cells, entry.spec.name
+        assert make_plan(find_suite(entry.spec.name), default_registry()).cells, entry.spec.name
 
 
 def test_nothing_to_measure_is_a_wrong_request() -> None:

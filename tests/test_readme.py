@@ -23,7 +23,10 @@ def run(command: str) -> str:
     words = shlex.split(command)[1:]
     if words[0] in ("run", "bench"):
         if "--model" in words:
-            words += ["--seeds", "1", "--training", "steps=2,batch_size=4", "--examples", "16", "--jobs", "1"]
+            if "--training" not in words:
+                words += ["--training", ""]
+            words[words.index("--training") + 1] = "steps=2,batch_size=4"
+            words += ["--seeds", "1", "--examples", "16", "--jobs", "1"]
         else:
             words = ["run", words[1] if words[0] == "run" else "bench", "--dry-run"]
     result = CliRunner().invoke(main, words, catch_exceptions=False)

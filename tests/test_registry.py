@@ -55,6 +55,25 @@ def test_a_plugin_is_found_by_name_and_by_qualified_name(registry_of: Any) -> No
     assert registry.find("model", "acme") == registry.find("model", "one:acme")
 
 
+UNKNOWN = """
+from harness import hookimpl
+
+@hookimpl
+def harness_unknown(kind, name):
+    if (kind, name) == ("model", "gru2"):
+        yield "One gate more: acme:gates=3"
+"""
+
+
+def test_a_plugin_may_say_what_an_unknown_name_means(registry_of: Any) -> None:
+    """At the end of the message, and only where it has something to say."""
+    registry = registry_of(one=UNKNOWN, two=offer())
+    for kind, name, said in (("model", "gru2", True), ("model", "gru3", False), ("task", "gru2", False)):
+        with pytest.raises(RequestError, match=f"there is no {kind} '{name}'") as error:
+            registry.find(kind, name)
+        assert str(error.value).endswith(" One gate more: acme:gates=3") == said
+
+
 def test_a_broken_import_harms_nobody_else(registry_of: Any) -> None:
     """A module that raises on import is listed with its reason; its neighbour works."""
     registry = registry_of(bad="raise RuntimeError('no licence')", good=offer())

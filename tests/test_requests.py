@@ -10,8 +10,13 @@ from conftest import SHORT
 from record_factory import record
 
 import harness
-from harness import RequestError, api
-from harness.api import Results
+from harness import RequestError
+from harness.claims import judge
+from harness.devices import check_device
+from harness.report import rows
+from harness.report.grouping import group
+from harness.requests import build_suite, default_out
+from harness.results import Results
 from harness.store import RunDirectory
 from harness.suites import Request, Suite
 
@@ -32,6 +37,8 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
     ("wrong", "said"),
     [
         ({"training": "steps=3"}, "training is a dictionary, for example .* received 'steps=3'"),
+        ({"training": []}, r"or a list of them; received \[\]"),
+        ({"training": ["steps=3"]}, "or a list of them; received"),
         ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
         ({"jobs": "2"}, "received '2'"),
         ({"seeds": 0}, "seeds: Input should be greater than or equal to 1"),
@@ -43,7 +50,7 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"training": {"steps": None}}, "wrong:\n  give either steps or epochs"),
         ({"models": 3}, r"models.0: name a plugin: 'gpt:layers=4', .* \(received 3\)"),
         ({"models": [{"layers": 4}]}, "models.0: name a plugin"),
-        ({"models": Suite}, "models.0: name a plugin"),
+        ({"models": Suite}, "'harness.suites:Suite': argument 'experiments' is missing"),
         ({"device": None}, "there is no device None; choose cpu or cuda"),
         ({"suite": "recall"}, "leave out the models, or the suite"),
         ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
@@ -63,10 +70,10 @@ def test_a_device_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     """`cuda:3` where there is one card."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    api.check_device("cuda")
-    api.check_device("cuda:0")
+    check_device("cuda")
+    check_device("cuda:0")
     with pytest.raises(RequestError, match="'cuda:3' is not available"):
-        api.check_device("cuda:3")
+        check_device("cuda:3")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_a_device_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 )
 def test_one_request_needs_no_list(one: Any) -> None:
     """As text, as a request or as a table."""
-    assert [str(model) for model in api.build_suite(one).experiments[0].models] == ["lstm:hidden=8"]
+    assert [str(model) for model in build_suite(one).experiments[0].models] == ["lstm:hidden=8"]
 
 
 @pytest.fixture
@@ -155,7 +162,20 @@ def test_a_run_without_claims_keeps_those_of_the_directory(tmp_path: Path) -> No
     assert len(results) == 2
     assert stored(tmp_path).name == "mine"
     harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, fresh=True, **QUICK)
-    assert stored(tmp_path).name == "lstm+recall"
+    assert stored(tmp_path).name == "mine"
+
+
+def test_fresh_measures_anew_what_is_asked_for_and_nothing_else(tmp_path: Path) -> None:
+    """Runs of other questions share the directory: their records stay, and so does the time they took."""
+    both = harness.run(["lstm:hidden=4"], [SHORT], ["accuracy", "grad_reach"], out=tmp_path, **QUICK)
+    more = harness.run(["lstm:hidden=5"], [SHORT], ["accuracy"], out=tmp_path, **QUICK)
+    harness.run(["lstm:hidden=4"], [SHORT], ["accuracy"], out=tmp_path, fresh=True, **QUICK)
+    before = {record.id: record for record in (*both, *more)}
+    after = {record.id: record for record in harness.load(tmp_path)}
+    assert after.keys() == before.keys()
+    anew = [after[id] for id in after if after[id].provenance.finished != before[id].provenance.finished]
+    assert [(record.model.label, record.probe.name) for record in anew] == [("lstm:hidden=4", "accuracy")]
+    assert anew[0].trained != both.filter(probe="accuracy").records[0].trained  # it was trained again, too
 
 
 def test_a_suite_replaces_its_own_claims_but_not_those_of_another(tmp_path: Path) -> None:
@@ -176,3 +196,77 @@ def test_a_stored_suite_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "suite.json").write_text("{")
     harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
     assert stored(tmp_path).name == "mine"
+
+
+LONG = "lstm:embedding=8,hidden=4"
+
+
+@pytest.mark.parametrize(
+    "models", [f"small={LONG}", {"small": LONG}, {"small": {"name": "lstm", "embedding": 8, "hidden": 4}}]
+)
+def test_an_alias_is_what_the_user_sees(models: Any, tmp_path: Path) -> None:
+    """In tables, filters and rows; the label is still there for whoever wants to type the request again."""
+    results = harness.run(models, [SHORT], out=tmp_path, **QUICK)
+    (found,) = results.filter(model="small")
+    assert (found.model.alias, found.model.label) == ("small", LONG)
+    assert {row["model"] for row in results.rows()} == {"small"}
+    assert LONG not in results.render()
+
+
+def test_an_alias_never_measures_anew(tmp_path: Path) -> None:
+    """The same cells with another alias, or without one; each request sees its own, whatever the records say."""
+    first = harness.run(f"small={LONG}", [SHORT], **QUICK, out=tmp_path)
+    second = harness.run(f"tiny={LONG}", [SHORT], **QUICK, out=tmp_path)
+    assert [record.timing for record in second] == [record.timing for record in first]
+    assert [record.model.alias for record in (*first, *second)] == ["small", "tiny"]
+    assert [record.model.alias for record in harness.load(tmp_path)] == ["tiny"]
+    assert [record.model.alias for record in harness.run(LONG, [SHORT], **QUICK, out=tmp_path)] == [""]
+    (kept,) = RunDirectory(tmp_path).read_records()
+    assert kept.model.alias == "small"
+
+
+def test_two_ways_of_training_are_two_rows(tmp_path: Path) -> None:
+    """Labelled by what differs; a claim says which one it speaks of."""
+    ways = [{"steps": 1, "batch_size": 4, "lr": lr} for lr in (1e-3, 1e-2)]
+    claim = {"text": "c", "probe": "accuracy", "metric": "worst_inside", "comparison": ">=", "value": 0}
+    claims = [claim, claim | {"training": {"lr": 1e-3}}]
+    asked = Suite.model_validate({"experiments": [{"models": ["lstm:hidden=4"], "tasks": [SHORT]}], "claims": claims})
+    results = harness.run(suite=asked, seeds=3, examples=8, training=ways, out=tmp_path)
+    assert len(results) == 6
+    (measured,) = group(results.records)
+    assert [row.label for row in measured.rows] == ["lstm:hidden=4 (lr=0.001)", "lstm:hidden=4 (lr=0.01)"]
+    assert [judge(each, results).verdict for each in asked.claims] == ["undecided", "holds"]
+
+
+def test_an_alias_of_two_models_names_neither() -> None:
+    """Two runs of one directory may have used a word for different models: then tables show the labels."""
+    records = [record(model=label) for label in ("lstm", "gpt", "elman")]
+    named = [
+        each.model_copy(update={"model": each.model.model_copy(update={"alias": alias})})
+        for each, alias in zip(records, ("small", "small", "old"), strict=True)
+    ]
+    assert [row["model"] for row in rows(named)] == ["lstm", "gpt", "old"]
+
+
+def test_an_alias_does_not_change_where_a_run_goes() -> None:
+    """Or it would train again, elsewhere."""
+    assert default_out(build_suite(f"small={LONG}")) == default_out(build_suite(LONG))
+
+
+def test_a_run_is_loaded_with_its_suite(tmp_path: Path) -> None:
+    """Its claims are judged; a record that cannot be read is told and left out."""
+    harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
+    loaded = harness.load(str(tmp_path))
+    assert "Of 1 claim," in str(loaded)
+    (path,) = (tmp_path / "records").iterdir()
+    (path.parent / f"{'0' * 16}.json").write_bytes(path.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="1 of 2 record files cannot be read"):
+        assert len(harness.load(tmp_path)) == 1
+    with pytest.raises(RequestError, match="there is no run in"):
+        harness.load(tmp_path / "elsewhere")
+
+
+def test_the_package_shows_what_it_offers() -> None:
+    """`dir`, and so completion in a notebook, knows names that are loaded on first use."""
+    assert {"run", "load", "Task", "__version__"} <= set(dir(harness))
+    assert all(getattr(harness, name) is not None for name in dir(harness))

@@ -153,13 +153,14 @@ def test_reading_a_folder_without_a_run_says_so(tmp_path: Path) -> None:
 
 
 def test_clearing_leaves_other_files_alone(tmp_path: Path) -> None:
-    """--fresh deletes records, not what a user put beside them."""
+    """Neither records and models that were not asked for, nor what a user put beside them."""
     store = RunDirectory(tmp_path)
     store.create()
-    store.write_record(make_record().model_copy(update={"id": "0123456789abcdef"}))
-    (tmp_path / "notes.md").write_text("mine")
-    (store.records / "patients.json").write_text("{}")
-    store.clear()
-    assert not (store.records / "0123456789abcdef.json").exists()
-    assert (tmp_path / "notes.md").exists()
-    assert (store.records / "patients.json").exists()
+    own, other = "0123456789abcdef", "fedcba9876543210"
+    files = ["records/{}.json", "trials/{}.json", "checkpoints/{}.safetensors", "records/.{}.json.a1b2.tmp"]
+    for name in (own, other, "patients"):
+        for file in files:
+            (tmp_path / file.format(name)).write_text("{}")
+    store.clear({own, "patients"})
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {file.format(name) for name in (other, "patients") for file in files}

@@ -39,6 +39,44 @@ def test_a_request_is_a_name_and_arguments(text: str, name: str, arguments: dict
     assert parse_request(text) == {"name": name, "arguments": arguments}
 
 
+@pytest.mark.parametrize(
+    ("text", "alias", "name"),
+    [
+        ("small=hf:path=/a/b=c", "small", "hf"),
+        ("SmolLM2-135M=hf:path=/a", "SmolLM2-135M", "hf"),
+        ("small=./a=b/gru.py:GRU:hidden=3", "small", "./a=b/gru.py:GRU"),
+        ("./a=b/gru.py:GRU:hidden=3", "", "./a=b/gru.py:GRU"),
+        ("hf:path=/a", "", "hf"),
+        ("old=acme:gru", "old", "acme:gru"),
+    ],
+)
+def test_an_alias_is_a_word_before_the_first_colon(text: str, alias: str, name: str) -> None:
+    """So neither a path nor an argument is taken for one; what is printed can be typed again."""
+    request = Request.model_validate(text)
+    assert (request.alias, request.name) == (alias, name)
+    assert Request.model_validate(str(request)) == request
+    table = {"name": name, **request.arguments, **({"alias": alias} if alias else {})}
+    assert Request.model_validate(table) == request
+
+
+@pytest.mark.parametrize("text", ["small=", "small=:hidden=3"])
+def test_an_alias_needs_a_name(text: str) -> None:
+    """There is nothing that it could be the alias of."""
+    with pytest.raises(RequestError, match="cannot read"):
+        Request.model_validate(text)
+
+
+def test_no_argument_is_called_alias(plugin_file: Callable[..., str]) -> None:
+    """A table could not tell the two apart; neither the plugin's argument nor the user's is lost in silence."""
+    path = plugin_file("class M:\n    def __init__(self, *, alias: int = 3): ...\n")
+    with pytest.raises(PluginError, match="no argument can be called 'alias'; rename it"):
+        resolve(f"{path}:M")
+    with pytest.raises(RequestError, match=r"no plugin has an argument 'alias'.* small=hf"):
+        Request.model_validate("hf:config=mamba,alias=3")
+    with pytest.raises(ValueError, match="an alias is a word"):
+        Request.model_validate({"name": "hf", "alias": "a/b"})
+
+
 VALUES = st.one_of(
     st.integers(),
     st.booleans(),

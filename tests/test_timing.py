@@ -15,9 +15,9 @@ from record_factory import curve, record
 from torch import nn
 
 import harness
-from harness.api import default_jobs
 from harness.cli import main
 from harness.contracts import Interface
+from harness.devices import default_jobs
 from harness.plan import core_digest
 from harness.registry import default_registry
 from harness.report import render
@@ -58,42 +58,37 @@ def test_a_run_times_any_model(tmp_path: Path) -> None:
     assert lstm.trained is None
 
 
-TEXT = """
-from torch import nn
-from harness import Interface
-from harness.testing.samples import Plain
+PRETRAINED = """
+    import torch
+    from harness import Interface, Task
+    from harness_plugins.tasks.recall import Recall
 
-class Letters:
-    start, unknown = 0, None
-    def __init__(self, size: int) -> None:
-        self.size = size
-    def encode(self, text):
-        return [ord(letter) - 96 for letter in text], [(i, i + 1) for i in range(len(text))]
-    def token(self, name):
-        return None
-    def name(self, token):
-        return chr(96 + token)
+    class M(torch.nn.Module):
+        pretrained = staticmethod(lambda **arguments: True)
+        tokenizer = staticmethod(lambda **arguments: list("abc"))
 
-class Reads(nn.Sequential):
-    def __init__(self, vocab_size: int, *, letters: int = 26) -> None:
-        super().__init__(nn.Embedding(vocab_size, 4), nn.Linear(4, vocab_size))
-    @staticmethod
-    def tokenizer(letters):
-        return Letters(letters + 1)
+        def __init__(self, vocab_size: int):
+            super().__init__()
+            self.write = torch.nn.Embedding(vocab_size, vocab_size)
 
-class Text(Plain):
-    def __init__(self, tokenizer) -> None:
-        self.interface = Interface(tokenizer.size, tokenizer.size)
-"""
+        def forward(self, tokens):
+            return self.write(tokens)
+
+    class Text(Recall):
+        check_arguments = None
+
+        def __init__(self, tokenizer):
+            super().__init__(train_max=2, distances=[1, 2])
+            assert tokenizer == list("abc")
+    """
 
 
-def test_a_model_is_timed_on_text(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
-    """In the timing process, too, the task gets the model's tokenizer."""
-    path = plugin_file(TEXT)
-    probe = "speed:lengths=[4],budget=0.05"
-    (timed,) = harness.run([f"{path}:Reads"], [f"{path}:Text"], probes=[probe], seeds=1, out=tmp_path / "run").records
-    assert timed.error is None
-    assert measured(timed, "forward").y[0] > 0
+def test_a_pretrained_model_is_timed(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """Beside other probes, and on a task that reads text with its tokenizer."""
+    path, probes = plugin_file(PRETRAINED), ["speed:lengths=[8],budget=0.01", "accuracy"]
+    results = harness.run(f"{path}:M", f"{path}:Text", probes, seeds=1, examples=8, out=tmp_path)
+    assert [(record.status, record.stage, record.pretrained) for record in results] == [("ok", "trained", True)] * 2
+    assert measured(results.records[0], "forward").y[0] > 0
 
 
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:

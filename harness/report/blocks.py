@@ -90,7 +90,7 @@ def _notes(kept: list[Record]) -> list[str]:
     for record in kept:
         notes = ["pretrained, not trained"] * record.pretrained + record.notes
         if notes:
-            said.setdefault(f"{record.model.label} on {record.task.label}", notes)
+            said.setdefault(f"{record.model.called} on {record.task.called}", notes)
     return [f"{trial}: {shorten(note, LONGEST_REASON)}" for trial, notes in said.items() for note in notes]
 
 

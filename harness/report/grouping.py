@@ -1,6 +1,7 @@
 """Records in order: what was measured together, which are seeds of one another, and how to call them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
@@ -108,17 +109,22 @@ def _rows(model: str, by_settings: dict[Settings, list[Record]]) -> list[Row]:
 
 
 def names(uses: Iterable[PluginUse], requests: Sequence[Request] = ()) -> dict[Identity, str]:
-    """In order, each plugin as used with its label; where several have the same, with the distribution or folder."""
+    """In order, each plugin as used with its alias, or else its label; where several have the same, with the
+    distribution or folder."""
     distinct = {identity(use): use for use in uses}
+    aliases = Counter(use.alias for use in distinct.values())
     alike: dict[str, list[PluginUse]] = {}
     for use in distinct.values():
         alike.setdefault(use.label, []).append(use)
 
     def order(key: Identity) -> tuple[int, list[tuple[int, str]], Identity]:
         ranks = (i for i, request in enumerate(requests) if matches(request, distinct[key]))
-        return next(ranks, len(requests)), _natural(distinct[key].label), key
+        return next(ranks, len(requests)), _natural(distinct[key].called), key
 
-    return {key: _qualified(distinct[key], alike[distinct[key].label]) for key in sorted(distinct, key=order)}
+    def name(use: PluginUse) -> str:
+        return use.alias if use.alias and aliases[use.alias] == 1 else _qualified(use, alike[use.label])
+
+    return {key: name(distinct[key]) for key in sorted(distinct, key=order)}
 
 
 def _qualified(use: PluginUse, alike: list[PluginUse]) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from harness.claims import Verdict, judge
 from harness.report.grouping import IN_WORDS
@@ -10,7 +11,7 @@ from harness.report.numbers import number, place, spread
 from harness.report.writers import Block, Heading, Paragraph, Table
 from harness.schema import Record
 from harness.statistics import summarise
-from harness.suites import Claim, Selection, Suite
+from harness.suites import Claim, Selection, Suite, format_arguments
 
 MANY_SEEDS = 10
 """More of them are summarised instead of listed."""
@@ -46,15 +47,20 @@ def comparison(claim: Claim) -> str:
     if other is None or claim.than is None:
         reference = f"{claim.value:g}"
     else:
-        fields = ", ".join(f"{key.replace('_', ' ')} {getattr(other, key)}" for key in claim.than)
+        fields = ", ".join(f"{key.replace('_', ' ')} {_written(getattr(other, key))}" for key in claim.than)
         reference = f"{f'{claim.factor:g} x ' if claim.factor != 1 else ''}the same of {fields}"
     margin = f" by {claim.margin:g} or more" if claim.margin else ""
     where = [str(claim.model or ""), str(claim.task or ""), f"probe {claim.probe}"]
     where += [IN_WORDS["initial"]] if claim.stage == "initial" else []
+    where += [_written(claim.training)] if claim.training else []
     return (
         f"{claim.seeds} seed: {_quantity(claim)} {claim.comparison} {reference}{margin}"
         f" ({', '.join(filter(None, where))})"
     )
+
+
+def _written(value: Any) -> str:
+    return format_arguments(value) if isinstance(value, dict) else str(value)
 
 
 def _quantity(selection: Selection) -> str:

@@ -1,5 +1,6 @@
 """The built-in models."""
 
+import re
 from collections.abc import Iterator
 
 from harness import ModelSpec, hookimpl
@@ -37,3 +38,12 @@ def harness_models() -> Iterator[ModelSpec]:
         "harness_plugins.models.attention_forms:AttentionForms",
         summary="one attention written five ways, from nested loops to the fused kernel; for timing",
     )
+
+
+@hookimpl
+def harness_unknown(kind: str, name: str) -> Iterator[str]:
+    from harness_plugins.models.hf_names import causal_models
+
+    plain = name.lower()
+    if kind == "model" and re.fullmatch(r"[\w-]+", plain) and plain in causal_models():
+        yield f"The library transformers has an architecture of that name: hf:config={plain}"

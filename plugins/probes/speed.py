@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from harness import Curve, Scalar, Skip, Subject
-from harness.api import default_jobs
+from harness.devices import default_jobs
 from harness.schema import Trial
 from harness.timing import Order, run_order
 

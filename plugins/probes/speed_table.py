@@ -21,7 +21,7 @@ def relative_times(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
         for curve in record.measurements:
             if record.probe.name == "speed" and isinstance(curve, Curve) and curve.name in MEASURED:
                 group = (curve.name, record.task.label, record.device, record.probe.label)
-                found.setdefault(group, {}).setdefault(record.model.label, []).append(curve)
+                found.setdefault(group, {}).setdefault(record.model.called, []).append(curve)
     for (name, task, *_), models in sorted(found.items()):
         if len(models) < 2:
             continue

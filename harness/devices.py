@@ -1,0 +1,27 @@
+"""Where models run: the devices and cores of this machine."""
+
+import os
+import re
+
+from harness.errors import RequestError
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there.
+
+    Raises:
+        RequestError: no such device.
+    """
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
+    if device != "cpu":
+        import torch
+
+        available = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(device.partition(":")[2] or 0) >= available:
+            raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
+
+
+def default_jobs() -> int:
+    """One worker per core that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,131 @@
+"""From what a user gives to one suite: plugins to cross, a file, or the name of a built-in suite."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+from pydantic import ValidationError
+
+from harness.errors import RequestError
+from harness.registry import default_registry
+from harness.suites import Request, Suite, explain, load_suite
+from harness.targets import content_hash, give
+
+One = str | Request | dict[str, Any] | Callable[..., Any]
+"""A plugin as text, as a table (a dictionary with a `name`), or itself: a class or function, or a `functools.partial`
+of it with arguments."""
+Requests = One | Sequence[One]
+"""One or several; a dictionary without a `name` has several by their alias."""
+
+
+def build_suite(
+    models: Requests | None = None,
+    tasks: Requests | None = None,
+    probes: Requests | None = None,
+    *,
+    suite: Suite | str | Path | None = None,
+    seeds: int | None = None,
+    examples: int | None = None,
+) -> Suite:
+    """One suite from whatever the user gave.
+
+    Raises:
+        RequestError: it is not clear what to measure, or a part of it is wrong.
+    """
+    crossed = {"model": models, "task": tasks, "probe": probes}
+    named = {f"{kind}s": list(_listed(kind, each)) for kind, each in crossed.items() if each is not None}
+    given: dict[str, Any]
+    if suite is not None:
+        if named:
+            raise RequestError(
+                f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
+            )
+        given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
+    elif not models:
+        raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
+    else:
+        given = {"experiments": [named]}
+    given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    try:
+        built = Suite.model_validate(given)
+    except ValidationError as error:
+        lines = explain(error, Suite).replace("experiments.0.", "")
+        raise RequestError(f"the request is wrong:\n{lines}") from None
+    return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def _listed(kind: str, requests: Requests) -> Iterator[Any]:
+    """One request may be given without a list around it."""
+    given: dict[str, Any] = {}
+    if isinstance(requests, dict) and "name" not in requests:
+        for alias, request in requests.items():
+            yield _called(alias, _named(kind, request, given))
+    elif isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
+        yield from (_named(kind, request, given) for request in requests)
+    else:
+        yield _named(kind, requests, given)
+
+
+def _called(alias: Any, request: Any) -> Any:
+    try:
+        return {**dict(Request.model_validate(request)), "alias": alias}
+    except ValidationError:
+        return request  # which the suite refuses, and says where
+
+
+def _named(kind: str, request: Any, given: dict[str, Any]) -> Any:
+    """A request by name also for code that is given itself.
+
+    Raises:
+        RequestError: it is an object that was made from a class; or two of one name are given.
+    """
+    code, arguments = (request.func, request.keywords) if isinstance(request, partial) else (request, {})
+    if isinstance(code, type | FunctionType) and not (isinstance(request, partial) and request.args):
+        name = give(default_registry(), kind, code)
+        if given.setdefault(name, code) is not code:
+            raise RequestError(f"two {kind}s are called {name!r}; give one of them another name")
+        return {"name": name, "arguments": arguments}
+    if isinstance(request, str | dict | Request | int | float | None):
+        return request
+    what = getattr(code, "__name__", type(code).__name__)
+    raise RequestError(
+        f"{kind} {what!r} is given as an object; give the class, and arguments by name with "
+        f"functools.partial({what}, argument=...)"
+    )
+
+
+def find_suite(name: str) -> Suite:
+    """A suite from a file, or a built-in one by name.
+
+    Raises:
+        RequestError: there is no such file or name, or the file is wrong.
+    """
+    if name.endswith(".toml") or os.path.isfile(name):  # noqa: PTH113 - a Path raises if a name is too long
+        return load_suite(Path(name))
+    registry = default_registry()
+    try:
+        entry = registry.find("suite", name)
+    except RequestError as error:
+        plugin = name.partition(":")[0]
+        kinds = [kind for kind in ("model", "task", "probe") if plugin in (e.spec.name for e in registry.all(kind))]
+        hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds)
+        raise RequestError(f"{error}{''.join(hints)}") from None
+    package, _, file = entry.spec.target.partition(":")
+    return load_suite(Path(str(files(package) / file)))
+
+
+def _name(suite: Suite) -> str:
+    """A folder name that says which models face which tasks; other probes find the models trained there."""
+    (experiment,) = suite.experiments
+    words = (Path(request.name).name for request in (*experiment.models, *experiment.tasks))
+    text = "+".join(dict.fromkeys("".join(c if c.isalnum() or c in "._-" else "-" for c in word) for word in words))
+    return text if len(text) <= 60 else f"{text[:50].rstrip('+')}+{content_hash(text)[:6]}"
+
+
+def default_out(suite: Suite) -> Path:
+    """Where a run goes if the user does not say; the same request finds its records again."""
+    return Path("runs") / suite.name

@@ -1,0 +1,136 @@
+"""The records of a run, as the library hands them out."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from harness.claims import matches
+from harness.errors import RequestError, did_you_mean
+from harness.schema import PluginUse, Record
+from harness.statistics import Identity, identity
+from harness.store import RunDirectory
+from harness.suites import Suite
+from harness.vocabulary import STAGES, Format
+
+
+@dataclass(frozen=True)
+class Results:
+    """The records of a run; behaves like a sequence of them."""
+
+    records: tuple[Record, ...]
+    out: Path
+    suite: Suite | None = None
+    unfiltered: tuple[Record, ...] = field(default=(), repr=False)
+    """All records of the run, if these were filtered from them."""
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: int) -> Record:
+        return self.records[index]
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    def filter(
+        self,
+        *,
+        model: str | None = None,
+        task: str | None = None,
+        probe: str | None = None,
+        stage: str | None = None,
+        status: str | None = None,
+        seed: int | None = None,
+    ) -> "Results":
+        """The records that fit. Plugins are named (`gpt`: all its configurations), labelled (`gpt:position=none`) or
+        called by their alias.
+
+        Raises:
+            RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
+        """
+        asked = {"model": model, "task": task, "probe": probe, "stage": stage, "status": status, "seed": seed}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        whole = self.unfiltered or self.records
+        fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
+        for name, value in wanted.items():
+            known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name)})
+            if value not in known:
+                words = [str(each) for each in known]
+                guess = did_you_mean(str(value), words)
+                raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
+        kept = [r for r in self.records if all(value in _said(r, name) for name, value in wanted.items())]
+        return replace(self, records=tuple(kept), unfiltered=whole)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dictionary per number and seed, ready for a data frame."""
+        from harness.report import rows
+
+        return rows(self.records)
+
+    def render(self, format: Format = "text") -> str:
+        """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
+        from harness.report import can_draw, render
+
+        return render(list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding))
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+def _said(record: Record, name: str) -> tuple[Any, ...]:
+    """What a record has by that name: for a plugin its name, its label and its alias."""
+    value = getattr(record, name)
+    if not isinstance(value, PluginUse):
+        return (value,)
+    return (value.name, value.label, value.alias) if value.alias else (value.name, value.label)
+
+
+def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
+    """The records with the aliases that a suite gives. Records keep those of the request that measured them first;
+    whoever reads them wants the names of today."""
+    if suite is None:
+        return tuple(records)
+    aliases: dict[tuple[str, Identity], str] = {}
+
+    def alias(kind: str, use: PluginUse) -> str:
+        key = (kind, identity(use))
+        if key not in aliases:
+            requests = (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s"))
+            found = [each.alias for each in requests if matches(each.bare, use.model_copy(update={"alias": ""}))]
+            aliases[key] = max(found, default=use.alias)  # a word rather than none
+        return aliases[key]
+
+    def renamed(record: Record) -> Record:
+        uses = {kind: getattr(record, kind) for kind in ("model", "task", "probe")}
+        names = {kind: (use, alias(kind, use)) for kind, use in uses.items()}
+        new = {kind: use.model_copy(update={"alias": name}) for kind, (use, name) in names.items() if use.alias != name}
+        return record.model_copy(update=new) if new else record
+
+    return tuple(map(renamed, records))
+
+
+def load(run: str | Path) -> Results:
+    """The results of an earlier run, with its suite. Records that cannot be read are warned about and left out.
+
+    Args:
+        run: the run directory.
+
+    Raises:
+        RequestError: there is no run.
+    """
+    said: list[str] = []
+    results = read(Path(run), said.append)
+    for message in said:
+        warnings.warn(message, stacklevel=2)
+    return results
+
+
+def read(out: Path, tell: Callable[[str], None]) -> Results:
+    """`load`, where `tell` hears of records that cannot be read."""
+    store = RunDirectory(out)
+    records = list(store.read_records(tell))
+    suite = store.read_suite()
+    return Results(called(records, suite), out, suite)

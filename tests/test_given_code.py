@@ -1,0 +1,181 @@
+"""Classes and functions that are given as they are, as in a notebook: measured, told from older ones, or refused."""
+
+import linecache
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHORT
+from harness_plugins.models.lstm import LSTM
+
+import harness
+from harness import RequestError
+from harness.plan import make_plan
+from harness.registry import default_registry
+from harness.requests import build_suite
+from harness.store import RunDirectory
+
+QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "batch_size": 4}}
+
+Cell = Callable[..., dict[str, Any]]
+
+LAYER = """
+import torch
+from torch import nn
+WIDTH = 4
+
+class Layer(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.write = nn.Linear(WIDTH, size)
+
+    def forward(self, x):
+        return self.write(x)
+"""
+NET = """
+class Net(nn.Module):
+    def __init__(self, vocab_size: int, *, depth: int = 1):
+        super().__init__()
+        self.read = nn.Embedding(vocab_size, WIDTH)
+        self.last = Layer(vocab_size)
+
+    def forward(self, tokens):
+        return self.last(self.read(tokens))
+"""
+MORE = """
+from harness import Scalar
+from harness_plugins.tasks.recall import Recall
+
+class Copy(Recall):
+    check_arguments = None
+
+    def __init__(self, *, longest: int = 3):
+        super().__init__(train_max=longest, distances=[1, longest])
+
+def ones(subject):
+    yield Scalar(name="one", unit="", value=1.0)
+"""
+
+
+@pytest.fixture
+def cell() -> Cell:
+    """Runs cells of one notebook: there is no file, and the text is where Python looks for it."""
+    notebook: dict[str, Any] = {"__name__": "__main__"}
+    number = 0
+
+    def run(*sources: str, hidden: bool = False) -> dict[str, Any]:
+        nonlocal number
+        for source in sources:
+            number += 1
+            name = "<string>" if hidden else f"<cell {number}>"
+            if not hidden:
+                linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+            exec(compile(source, name, "exec"), notebook)
+        return notebook
+
+    return run
+
+
+def trial_id(model: Any) -> str:
+    return make_plan(build_suite(model, SHORT, seeds=1), default_registry()).trials[0].trial.id
+
+
+def test_code_of_a_notebook_is_measured_as_it_stands(cell: Cell, tmp_path: Path) -> None:
+    """Model, task and probe; arguments are validated as ever, and tables say the name of the class."""
+    here = cell(LAYER, NET, MORE)
+    models = [here["Net"], partial(here["Net"], depth=2)]
+    results = harness.run(models, here["Copy"], [here["ones"], "accuracy"], out=tmp_path, **QUICK)
+    assert [record.status for record in results] == ["ok"] * 4
+    assert {(r.model.label, r.task.label) for r in results} == {("Net", "Copy"), ("Net:depth=2", "Copy")}
+    assert len(results.filter(model="Net", probe="ones")) == 2
+    assert [record.model.label for record in harness.load(tmp_path).filter(model="Net:depth=2")] == ["Net:depth=2"] * 2
+    assert "Net:depth=2" in results.render()
+    aliased = harness.run({"deep": partial(here["Net"], depth=2)}, here["Copy"], out=tmp_path, **QUICK)
+    assert aliased.records[0].id in {record.id for record in results}
+    with pytest.raises(RequestError, match="Did you mean 'depth'"):
+        harness.run(partial(here["Net"], detph=2), out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        [LAYER, NET.replace("depth: int = 1", "depth: int = 2")],
+        [LAYER.replace("return self.write(x)", "return -self.write(x)"), NET],
+        [LAYER.replace("WIDTH = 4", "WIDTH = 5"), NET],
+    ],
+)
+def test_an_edited_cell_is_measured_anew(cell: Cell, edited: list[str]) -> None:
+    """That of the class, and those of what it uses."""
+    before = trial_id(cell(LAYER, NET)["Net"])
+    assert trial_id(cell(*edited)["Net"]) != before
+    assert trial_id(cell(LAYER, NET)["Net"]) == before
+
+
+def test_what_a_model_does_not_use_does_not_count(cell: Cell) -> None:
+    """Neither another cell nor another line of its own cell, such as the call of the run."""
+    before = trial_id(cell(LAYER, NET)["Net"])
+    assert trial_id(cell("OTHER = 5", f"{NET}\nseeds = 7\n")["Net"]) == before
+
+
+def test_a_module_of_ones_own_counts(
+    cell: Cell, plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By its text, where the class uses it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ids = set()
+    for name, width in (("own_one", 3), ("own_two", 4)):
+        plugin_file(f"def width(): return {width}", f"{name}.py")
+        ids.add(trial_id(cell(LAYER, f"import {name} as own", NET.replace("WIDTH", "own.width()"))["Net"]))
+    assert len(ids) == 2
+
+
+def test_what_other_processes_would_not_find_is_refused(cell: Cell, tmp_path: Path) -> None:
+    """Before anything is written; timing, which needs another process too, says why it is skipped."""
+    here = cell(LAYER, NET, MORE)
+    for models, tasks, probes in ((here["Net"], SHORT, "accuracy"), ("lstm", here["Copy"], "accuracy")):
+        with pytest.raises(RequestError, match=r"known to this process alone.* jobs=1, or ask for it by its file"):
+            harness.run(models, tasks, probes, jobs=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (timed,) = harness.run(here["Net"], SHORT, "speed", out=tmp_path, **QUICK)
+    assert timed.status == "skipped"
+    assert "Net is known to this process alone" in str(timed.reason)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda here: here["Net"](8), r"'Net' is given as an object; give the class, .*functools.partial\(Net, "),
+        (lambda here: [here["Net"](8)], "give the class"),
+        (lambda here: partial(here["Net"], 8), r"arguments by name with functools.partial\(Net"),
+        (lambda here: lambda vocab_size: None, "needs a name .* def instead of lambda"),
+        (lambda here: [here["Net"], here["Again"]], "two models are called 'Net'"),
+        (lambda here: here["lstm"], "there is a model 'lstm' already"),
+        (lambda here: here["Hidden"], "the text of model 'Hidden' cannot be found"),
+    ],
+)
+def test_what_cannot_be_given_is_refused(cell: Cell, make: Callable[..., Any], said: str, tmp_path: Path) -> None:
+    """In one sentence that says what to give instead."""
+    again = cell(LAYER, NET)["Net"]
+    here = {**cell(NET, NET.replace("class Net", "class lstm")), "Again": again}
+    here |= {"Hidden": cell(NET.replace("class Net", "class Hidden"), hidden=True)["Hidden"]}
+    with pytest.raises(RequestError, match=said):
+        harness.run(make(here), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_can_be_imported_is_found_everywhere(tmp_path: Path) -> None:
+    """Under the name that the command line has for it, in worker processes too."""
+    name = "harness_plugins.models.lstm:LSTM"
+    assert trial_id(partial(LSTM, hidden=4)) == trial_id(f"{name}:hidden=4")
+    results = harness.run(partial(LSTM, hidden=4), SHORT, jobs=2, out=tmp_path, **QUICK | {"seeds": 2})
+    assert [(record.model.label, record.status) for record in results] == [(f"{name}:hidden=4", "ok")] * 2
+
+
+def test_the_suite_of_given_code_is_kept(cell: Cell, tmp_path: Path) -> None:
+    """As any other, so that reports in later processes have its order."""
+    harness.run(cell(LAYER, NET)["Net"], SHORT, out=tmp_path, **QUICK)
+    kept = RunDirectory(tmp_path).read_suite()
+    assert kept is not None
+    assert str(kept.experiments[0].models[0]) == "Net"
