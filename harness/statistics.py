@@ -12,6 +12,7 @@ from statistics import median
 from typing import Literal
 
 from harness.schema import PluginUse, Record
+from harness.vocabulary import SEEDS_ALIKE
 
 FEW_SEEDS = 3
 """With fewer seeds than this, nothing is concluded about an architecture."""
@@ -111,8 +112,22 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
 
 
+def measured_once(records: Sequence[Record]) -> bool:
+    """Whether these are one pretrained model on one set of examples. More seeds would add nothing then: what is left to
+    chance is which examples there are, and standard errors tell how much."""
+    return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
+
+
+def seeds_alike(records: Iterable[Record]) -> bool:
+    """Whether their model was built from the same weights whatever the seed, so that seeds are no repetitions."""
+    return any(SEEDS_ALIKE in warning for record in records for warning in record.warnings)
+
+
 NEAR = "near the threshold"
 """The verdict that another sample of examples could easily change."""
+
+NOT_ENOUGH = "not enough to say"
+"""The verdict where examples are too few, or training too short, for any other one."""
 
 MARGIN = 2.0
 """Standard errors within which a score counts as near a threshold."""
@@ -133,6 +148,23 @@ def settled(judge: Callable[[Sequence[float]], str], values: Sequence[float], er
 SOLVED = 0.9
 GOOD = 0.5
 POOR = 0.25
+
+WAY = "of the way from chance to perfect"
+MEANINGS: dict[str, str] = {
+    "learned": f"at least {SOLVED:.0%} {WAY} under every condition, also beyond the trained range if that was measured",
+    "does not extrapolate": f"at least {SOLVED:.0%} {WAY} throughout the trained range, less somewhere beyond",
+    "forgets with distance": f"at least {GOOD:.0%} {WAY} at the nearest condition of the trained range, and at least "
+    f"{POOR:.0%} of that way less at the farthest: training worked, the distance hurts",
+    "never learned": f"nowhere in the trained range {GOOD:.0%} {WAY}, and in the median less than {POOR:.0%}: training "
+    "failed",
+    "partly learned": f"less than {SOLVED:.0%} {WAY} somewhere in the trained range, and neither of: forgets with "
+    "distance, never learned",
+    "undecided": "nothing was measured in the trained range",
+    NEAR: f"another sample of examples of this size could change the verdict (one score, moved by {MARGIN:g} of its "
+    "standard errors, would); more of them decide: --examples",
+    NOT_ENOUGH: "too few examples, or too little training, for any verdict",
+}
+"""What the verdicts of `diagnose` mean, and those that any probe may give: the `meaning` of a `Scalar`."""
 
 
 def diagnose(accuracies: Sequence[float], inside: Sequence[bool] | None, chance: float) -> Diagnosis:
