@@ -113,8 +113,8 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
 
 
 def measured_once(records: Sequence[Record]) -> bool:
-    """Whether these are one pretrained model on one set of examples. More seeds would add nothing then: what is left to
-    chance is which examples there are, and standard errors tell how much."""
+    """Whether a model was measured as it came, on one set of examples, so that more seeds would add nothing. What is
+    left to chance is which examples these are, and standard errors tell how much that is."""
     return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
 
 
