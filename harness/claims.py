@@ -115,14 +115,11 @@ def _decide(
         return "cannot be read", str(wrong[0]) if once else _gap_text(wrong)
     if not numbers:
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
+    if once:
+        return _decide_once(claim, *numbers[0], errors[0])
     supports = {seed: _supports(claim, *pair, errors[seed]) for seed, pair in numbers.items()}
     yes = [seed for seed, answer in supports.items() if answer is True]
     no = [seed for seed, answer in supports.items() if answer is False]
-    if once:
-        clear = "pretrained and measured once, clear of the bound by more than two standard errors"
-        if not (yes or no):
-            return "undecided", _unclear(claim, numbers, errors, "it is")
-        return ("holds" if yes else "does not hold"), clear
     if claim.seeds in ("every", "worst") and no:
         return "does not hold", f"contradicted by {name_seeds(no)}"
     if claim.seeds in ("some", "best") and yes:
@@ -149,6 +146,20 @@ def _decide(
     return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, errors, f"{name_seeds(open_)}:")
 
 
+def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Outcome, str]:
+    """The verdict on the one number that there is."""
+    answer = _supports(claim, value, reference, error)
+    if answer is not None:
+        return ("holds" if answer else "does not hold"), "measured once, and clear by more than two standard errors"
+    if math.isnan(difference(value, reference)):
+        return "undecided", "measured once, and there is no number (NaN)"
+    if math.isnan(error):
+        return "undecided", "measured once, and the standard error of this number is not known"
+    if abs(difference(value, reference)) < claim.margin:
+        return "undecided", f"within the margin of {claim.margin:g}"
+    return "undecided", "within two standard errors"
+
+
 def _supports(claim: Claim, value: float, reference: float, error: float) -> bool | None:
     """Whether a number supports the claim; None where it, or that number moved by two standard errors, decides nothing
     or something else."""
@@ -167,9 +178,7 @@ def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject:
     bad = [seed for seed, pair in numbers.items() if any(map(math.isnan, pair))]
     if bad:
         return f"NaN at {name_seeds(bad)}"
-    if any(math.isnan(errors[seed]) for seed in numbers):
-        return "measured once, and the standard error of this number is not known"
-    if any(errors[seed] for seed in numbers):
+    if any(errors[seed] for seed in numbers):  # of a number that was measured once; NaN if it is not known
         return f"{subject} within two standard errors"
     return f"{subject} within the margin of {claim.margin:g}"
 

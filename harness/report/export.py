@@ -41,8 +41,8 @@ COLUMNS = (
     "warnings",
     "message",
 )
-"""Of every row, in this order; what a row does not have is None (empty in CSV). `standard_error` is over the examples of
-that seed; `training.` are all settings, defaults too, and empty for a pretrained model; `trained.steps` were taken;
+"""Of every row, in this order; what a row does not have is None (empty in CSV). `standard_error` is over the examples
+of that seed; `training.` are all settings, defaults too, and empty for a pretrained model; `trained.steps` were taken;
 `machine` is the processor (or the accelerator) that measured."""
 
 

@@ -48,7 +48,7 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
     if blank & {"min", "max"}:
         yield "Blank in a line min or max: within 1 % of the median (0.01 for a share)."
     if any(row.suspect for row in rows):
-        yield f"{MARK} behind a model: its numbers mean what they seem to only if the warnings above do not matter."
+        yield f"{MARK} behind a model: do not read its numbers without the warnings above."
 
 
 def _over_seeds(rows: Sequence[Row], ranges: bool) -> str:
