@@ -201,6 +201,12 @@ def test_repeated_words_are_not_seeds() -> None:
     assert lines(text, "lstm", "0.900") == ["lstm 0.700 0.800 0.900"]
 
 
+def test_an_axis_without_a_name_is_not_mentioned() -> None:
+    """A matrix whose columns are of several kinds."""
+    unnamed = matrix([[0.5]], ["1.1"], ["cue"]).model_copy(update={"column_label": ""})
+    assert "attention: head (share): lstm, 1 seed" in render([record(unnamed)])
+
+
 def test_matrices_of_other_shapes_are_counted() -> None:
     """A seed whose rows are called differently is no seed of the same matrix; an empty matrix is no crash."""
     records = [record(matrix([[0.5]], [name], ["cue"]), seed=s) for s, name in enumerate(["a", "a", "b"])]
@@ -335,7 +341,7 @@ def test_a_claim_about_what_was_measured_once_shows_its_error() -> None:
     suite = Suite.model_validate({"experiments": [{"models": ["hf", "other"]}], "claims": claims})
     text = " ".join(render(records, suite).split())
     assert "0.900 ± 0.0300: measured once, and clear by more than two standard errors" in text
-    assert "0.900 against 0.600 (1.50x), difference ± 0.0424: measured once" in text
+    assert "0.900 against 0.600, difference ± 0.0424: measured once" in text
     assert "Of 2 claims, 2 hold" in text
 
 

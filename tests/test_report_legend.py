@@ -86,7 +86,7 @@ def test_diagnoses_have_a_meaning() -> None:
         ([record(score()), record(curve([1.0] * 5), model="gpt")], "Blank: not measured"),
         (
             [record(curve([1.0, 1.0, 1.0, 1.0, y]), seed=seed) for seed, y in enumerate((0.2, 0.3, 0.4))],
-            "Blank in a line min or max: within 1 %",
+            "Blank in a line min or max: within 1%",
         ),
         (seeds(score(0.1), score(0.2), score(0.3)), "the lowest and the highest where they differ"),
         (seeds(score(0.1), score(0.1), score(0.1)), "A number is the median over seeds."),

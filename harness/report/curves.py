@@ -63,7 +63,7 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
-    return Table(columns, _title(name, first.y_label, first.unit, f"by {first.x_label}"), notes)
+    return Table(columns, _title(name, first.y_label, first.unit, first.x_label), notes)
 
 
 def _below(
@@ -145,8 +145,8 @@ def matrix_table(name: str, row: Row) -> Table:
     if _visible(widest.maximum, widest.minimum, first.unit):
         notes.append(f"Seeds differ most at {', '.join(where)}: {number(widest.minimum)}..{number(widest.maximum)}")
     seeds = "" if row.once else f", median of {len(alike)} seeds" if len(alike) > 1 else ", 1 seed"
-    title = _title(name, first.row_label, first.unit, f"by {first.column_label}: {row.marked}{seeds}")
-    return Table(columns, title, notes)
+    title = _title(name, first.row_label, first.unit, first.column_label)
+    return Table(columns, f"{title}: {row.marked}{seeds}", notes)
 
 
 def _range(summary: Summary) -> float:
@@ -155,6 +155,6 @@ def _range(summary: Summary) -> float:
 
 
 def _title(name: str, what: str, unit: str, axis: str) -> str:
-    """`accuracy (share) by distance (tokens)`; what is said twice is said once."""
+    """`accuracy (share) by distance (tokens)`; what is said twice is said once, and an axis without a name not at all."""
     text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
-    return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''} {axis}"
+    return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''}{f' by {axis}' if axis else ''}"

@@ -35,18 +35,18 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
         yield _over_seeds(rows, ranges=any_shows(r"\[.+\.\..+\]") or bool(lines & {"min", "max"}))
     if "±" in lines or any_shows("±"):
         yield (
-            "±: one standard error, over the examples. The model was measured once, since its weights and the examples "
-            "are given: seeds would change nothing."
+            "±: one standard error, over the examples. The model was measured once: its weights are given, so that another "
+            "seed could only draw other examples."
         )
     if any_shows("NaN"):
-        yield "NaN: measured, and there is no number (it is not defined here)."
+        yield "NaN: there is no number, because it is not defined here or could not be measured."
     if any_shows(r"\binf\b"):
         yield "inf: infinite; of a distance: not reached within what was measured."
     blank = {line for line, text in cells if not text}
     if blank - {*BELOW}:
         yield "Blank: not measured for this model."
     if blank & {"min", "max"}:
-        yield "Blank in a line min or max: within 1 % of the median (0.01 for a share)."
+        yield "Blank in a line min or max: within 1% of the median (0.01 for a share)."
     if any(row.suspect for row in rows):
         yield f"{MARK} behind a model: do not read its numbers without the warnings above."
 
