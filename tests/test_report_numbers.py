@@ -77,6 +77,7 @@ def test_what_is_nearly_flat_looks_flat() -> None:
     assert drawn(1.0, 0.8, 0.75, log=True) == "▆▄▃"
     assert drawn(1.0, 0.5, log=True) == "█▁"
     assert drawn(0.0, 0.0) == "▅▅"
+    assert drawn(-1.7e308, 1.7e308) == "▁█"
     assert drawn(1e-310, 1e-310, log=True) == "▅▅"
 
 

@@ -54,6 +54,12 @@ def test_tables_show_the_settings_in_which_their_rows_differ() -> None:
     assert "lr" not in table(document(DIFFERENT[:3]), "score")
 
 
+def test_a_model_that_was_not_measured_makes_no_setting_differ() -> None:
+    """It has no row."""
+    skipped = record(model="gpt", skipped="no attention", training={"lr": 1e-3})
+    assert "lr" not in table(document([*DIFFERENT[:3], skipped]), "score")
+
+
 def test_how_training_went() -> None:
     """The validation loss of every model with its range over seeds, however many probes looked at it."""
     records = [

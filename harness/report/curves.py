@@ -155,6 +155,6 @@ def _range(summary: Summary) -> float:
 
 
 def _title(name: str, what: str, unit: str, axis: str) -> str:
-    """`accuracy (share) by distance (tokens)`; what is said twice is said once, and an axis without a name not at all."""
+    """`accuracy (share) by distance (tokens)`; what is said twice is said once, an axis without a name not at all."""
     text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
     return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''}{f' by {axis}' if axis else ''}"

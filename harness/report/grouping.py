@@ -122,9 +122,10 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
 
 
 def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:
-    """A row for each model and way of training and evaluating it. What differs between rows stands in their labels if
-    these would not tell all rows apart without it, and otherwise beside them."""
-    told = differing(conditions(records[0]) for ways in found.values() for records in ways.values())
+    """A row for each model and way of training and evaluating it. What differs between rows with numbers stands in
+    their labels if these would not tell all rows apart without it, and otherwise beside them."""
+    measured = [r for ways in found.values() for records in ways.values() for r in records if r.status == "ok"]
+    told = differing(map(conditions, measured))
     apart = [name for ways in found.values() for name in differing(settings(records[0]) for records in ways.values())]
     names = [name for name in SETTINGS if name in told or name in apart]
     rows = []

@@ -35,8 +35,8 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
         yield _over_seeds(rows, ranges=any_shows(r"\[.+\.\..+\]") or bool(lines & {"min", "max"}))
     if "±" in lines or any_shows("±"):
         yield (
-            "±: one standard error, over the examples. The model was measured once: its weights are given, so that another "
-            "seed could only draw other examples."
+            "±: one standard error, over the examples. The model was measured once: its weights are given, so that "
+            "another seed could only draw other examples."
         )
     if any_shows("NaN"):
         yield "NaN: there is no number, because it is not defined here or could not be measured."
