@@ -20,6 +20,8 @@ Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
 
+UNKNOWN_ERROR = "measured once, and the standard error of this number is not known"
+
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
 
@@ -154,7 +156,7 @@ def _decide_once(claim: Claim, value: float, reference: float, error: float) -> 
     if math.isnan(difference(value, reference)):
         return "undecided", "measured once, and there is no number (NaN)"
     if math.isnan(error):
-        return "undecided", "measured once, and the standard error of this number is not known"
+        return "undecided", UNKNOWN_ERROR
     if abs(difference(value, reference)) < claim.margin:
         return "undecided", f"within the margin of {claim.margin:g}"
     return "undecided", "within two standard errors"
@@ -178,7 +180,9 @@ def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject:
     bad = [seed for seed, pair in numbers.items() if any(map(math.isnan, pair))]
     if bad:
         return f"NaN at {name_seeds(bad)}"
-    if any(errors[seed] for seed in numbers):  # of a number that was measured once; NaN if it is not known
+    if any(math.isnan(errors[seed]) for seed in numbers):
+        return UNKNOWN_ERROR
+    if any(errors[seed] for seed in numbers):
         return f"{subject} within two standard errors"
     return f"{subject} within the margin of {claim.margin:g}"
 

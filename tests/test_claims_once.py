@@ -70,6 +70,8 @@ def test_a_pretrained_model_stands_beside_every_seed_of_a_trained_one() -> None:
     assert (near.verdict, near.explanation) == ("undecided", "seed 2: within two standard errors")
     median = judge(claim(model="hf", than={"model": "lstm"}, seeds="median"), trained + pretrained(0.61))
     assert (median.verdict, median.explanation) == ("undecided", "the median is within two standard errors")
+    unknown = judge(above, trained + pretrained(0.9, error=None))
+    assert unknown.explanation == "measured once, and the standard error of this number is not known"
 
 
 def test_two_pretrained_models_are_compared_by_both_errors() -> None:
