@@ -3,22 +3,24 @@
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
-from textwrap import shorten
 from typing import Any, Literal
 
-from harness.errors import did_you_mean
-from harness.schema import Curve, Matrix, PluginUse, Record, Scalar
-from harness.statistics import FEW_SEEDS, current, identity, name_seeds
+from harness.schema import PluginUse, Record
+from harness.selection import MissingError, Reading, UnreadableError, difference, read
+from harness.statistics import FEW_SEEDS, MARGIN, current, identity, measured_once, name_seeds, seeds_alike
 from harness.suites import Claim, Request, Selection, parse_request
+from harness.vocabulary import SEEDS_ALIKE
 
 Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
 """`cannot be read`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
+
+UNKNOWN_ERROR = "measured once, and the standard error of this number is not known"
 
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
@@ -32,14 +34,8 @@ class Verdict:
     numbers: Pairs
     explanation: str
     """Why the verdict is what it is, in one line."""
-
-
-class MissingError(Exception):
-    """A seed has nothing to read; the message says why."""
-
-
-class UnreadableError(MissingError):
-    """It was measured, and the selection does not lead to a number: the claim is wrong."""
+    errors: dict[int, float] = field(default_factory=dict)
+    """The standard error of a number that was measured once, without seeds, under its key in `numbers`."""
 
 
 def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) -> Verdict:
@@ -50,7 +46,11 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
     over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
     one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
-    it cannot be read.
+    it cannot be read. Seeds of a model whose weights do not depend on them count as one.
+
+    A pretrained model that was measured once (`statistics.measured_once`) needs no seeds: its one number decides, and
+    decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
+    a trained model that it is compared with.
 
     Args:
         claim: the claim.
@@ -58,37 +58,68 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
         seeds: the seeds that were asked for, if known: those without a record count as missing.
     """
     records, _ = current(records)
-    own = _select(claim, records)
+    own = _Side.of(claim, records)
     other = claim.other()
-    reference = None if other is None else _select(other, records)
-    for selection, found in ((claim, own), (other, reference)):
-        if selection is not None and found is not None and (trouble := _ambiguous(found)):
+    reference = None if other is None else _Side.of(other, records)
+    sides = [side for side in (own, reference) if side is not None]
+    for side in sides:
+        if trouble := _ambiguous(side.records):
             return Verdict(claim, "undecided", {}, trouble)
 
     numbers: Pairs = {}
+    errors: dict[int, float] = {}
     gaps: dict[int, MissingError] = {}
-    for seed in sorted({*seeds, *(r.seed for r in own)}):
+    with_seeds = next((side for side in sides if not side.once), None)
+    for seed in [0] if with_seeds is None else sorted({*seeds, *(r.seed for r in with_seeds.records)}):
         try:
-            value = _of_seed(claim, own, seed)
-            if other is None or reference is None:
-                assert claim.value is not None  # a Claim has `value` or `than`
-                numbers[seed] = (value, claim.value)
-            else:
-                numbers[seed] = (value, claim.factor * _of_seed(other, reference, seed))
+            value = own.read(seed)
+            against = Reading(claim.value or 0.0, 0.0) if reference is None else reference.read(seed)
         except MissingError as error:
             gaps[seed] = error
-    verdict, explanation = _decide(claim, numbers, gaps)
-    return Verdict(claim, verdict, numbers, explanation)
+        else:
+            numbers[seed] = (value.value, claim.factor * against.value)
+            errors[seed] = math.hypot(value.error, claim.factor * against.error)
+    alike = any(seeds_alike(side.records) for side in sides)
+    verdict, explanation = _decide(claim, numbers, gaps, errors, once=with_seeds is None, alike=alike)
+    return Verdict(claim, verdict, numbers, explanation, errors if with_seeds is None else {})
 
 
-def _decide(claim: Claim, numbers: Pairs, gaps: dict[int, MissingError]) -> tuple[Outcome, str]:
+@dataclass(frozen=True)
+class _Side:
+    """One of the two selections of a claim, with the records it takes its numbers from."""
+
+    selection: Selection
+    records: list[Record]
+    once: bool
+    """Whether one record stands for all seeds."""
+
+    @classmethod
+    def of(cls, selection: Selection, records: Iterable[Record]) -> "_Side":
+        found = _select(selection, records)
+        ok = [record for record in found if record.status == "ok"]
+        once = measured_once(ok)
+        return cls(selection, ok if once else found, once)
+
+    def read(self, seed: int) -> Reading:
+        """The number of a seed; its standard error counts only where there are no seeds to tell what is chance."""
+        if self.once:
+            return read(self.selection, self.records[0])
+        found = read(self.selection, next((r for r in self.records if r.seed == seed), None))
+        return Reading(found.value, 0.0)
+
+
+def _decide(
+    claim: Claim, numbers: Pairs, gaps: dict[int, MissingError], errors: dict[int, float], *, once: bool, alike: bool
+) -> tuple[Outcome, str]:
     """The verdict and why."""
     wrong = {seed: gap for seed, gap in gaps.items() if isinstance(gap, UnreadableError)}
     if wrong and not numbers:
-        return "cannot be read", _gap_text(wrong)
+        return "cannot be read", str(wrong[0]) if once else _gap_text(wrong)
     if not numbers:
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
-    supports = {seed: _supports(claim, *pair) for seed, pair in numbers.items()}
+    if once:
+        return _decide_once(claim, *numbers[0], errors[0])
+    supports = {seed: _supports(claim, *pair, errors[seed]) for seed, pair in numbers.items()}
     yes = [seed for seed, answer in supports.items() if answer is True]
     no = [seed for seed, answer in supports.items() if answer is False]
     if claim.seeds in ("every", "worst") and no:
@@ -97,38 +128,63 @@ def _decide(claim: Claim, numbers: Pairs, gaps: dict[int, MissingError]) -> tupl
         return "holds", f"shown by {name_seeds(yes)}"
     if gaps:
         return "undecided", _gap_text(gaps)
+    if alike:
+        return "undecided", f"the {SEEDS_ALIKE}, so that {len(numbers)} seeds count as one"
     if len(numbers) < FEW_SEEDS:
         ran = "only 1 seed was" if len(numbers) == 1 else f"only {len(numbers)} seeds were"
         return "undecided", f"{ran} measured; run {FEW_SEEDS} or more"
     if claim.seeds == "median":
-        values = [_difference(*pair) for pair in numbers.values()]
-        answer = None if any(map(math.isnan, values)) else _supports(claim, median(values), 0.0)
+        values = [difference(*pair) for pair in numbers.values()]
+        error = max(errors.values())
+        answer = None if any(map(math.isnan, values)) else _supports(claim, median(values), 0.0, error)
         if answer is None:
-            return "undecided", _unclear(claim, numbers, "the median is")
+            return "undecided", _unclear(claim, numbers, errors, "the median is")
         return ("holds" if answer else "does not hold"), f"the median of {len(numbers)} seeds"
     if len(yes) == len(numbers):
         return "holds", f"supported by all {len(numbers)} seeds"
     if len(no) == len(numbers):
         return "does not hold", f"contradicted by all {len(numbers)} seeds"
     open_ = [seed for seed, answer in supports.items() if answer is None]
-    return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, f"{name_seeds(open_)}:")
+    return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, errors, f"{name_seeds(open_)}:")
 
 
-def _difference(value: float, reference: float) -> float:
-    return 0.0 if value == reference else value - reference  # infinity against infinity is a tie, not NaN
+def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Outcome, str]:
+    """The verdict on the one number that there is."""
+    answer = _supports(claim, value, reference, error)
+    if answer is not None:
+        return ("holds" if answer else "does not hold"), "measured once, and clear by more than two standard errors"
+    if math.isnan(difference(value, reference)):
+        return "undecided", "measured once, and there is no number (NaN)"
+    if math.isnan(error):
+        return "undecided", UNKNOWN_ERROR
+    if abs(difference(value, reference)) < claim.margin:
+        return "undecided", f"within the margin of {claim.margin:g}"
+    return "undecided", "within two standard errors"
 
 
-def _supports(claim: Claim, value: float, reference: float) -> bool | None:
-    """Whether one number supports the claim; None where it decides nothing."""
-    difference = _difference(value, reference)
-    if math.isnan(difference) or abs(difference) < claim.margin:
+def _supports(claim: Claim, value: float, reference: float, error: float) -> bool | None:
+    """Whether a number supports the claim; None where it, or that number moved by two standard errors, decides nothing
+    or something else."""
+    gap = difference(value, reference)
+    if math.isnan(gap) or math.isnan(error):
         return None
-    return bool(_COMPARE[claim.comparison](difference, 0.0))
+    answers = {_clearly(claim, gap + moved) for moved in (-MARGIN * error, 0.0, MARGIN * error)}
+    return answers.pop() if len(answers) == 1 else None
 
 
-def _unclear(claim: Claim, numbers: Pairs, subject: str) -> str:
+def _clearly(claim: Claim, gap: float) -> bool | None:
+    return None if abs(gap) < claim.margin else bool(_COMPARE[claim.comparison](gap, 0.0))
+
+
+def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject: str) -> str:
     bad = [seed for seed, pair in numbers.items() if any(map(math.isnan, pair))]
-    return f"NaN at {name_seeds(bad)}" if bad else f"{subject} within the margin of {claim.margin:g}"
+    if bad:
+        return f"NaN at {name_seeds(bad)}"
+    if any(math.isnan(errors[seed]) for seed in numbers):
+        return UNKNOWN_ERROR
+    if any(errors[seed] for seed in numbers):
+        return f"{subject} within two standard errors"
+    return f"{subject} within the margin of {claim.margin:g}"
 
 
 def _gap_text(gaps: Mapping[int, MissingError]) -> str:
@@ -204,115 +260,3 @@ def _ambiguous(records: list[Record]) -> str:
     if len({(record.training, record.examples, record.device) for record in records}) > 1:
         return "ambiguous: the model was trained or evaluated in several ways; say `training` in the claim, or keep one"
     return ""
-
-
-def _of_seed(selection: Selection, records: list[Record], seed: int) -> float:
-    """The selected number of a seed.
-
-    Raises:
-        MissingError: with the reason why there is none.
-    """
-    record = next((r for r in records if r.seed == seed), None)
-    if record is None:
-        raise MissingError("no record")
-    if record.status == "skipped":
-        raise MissingError(f"skipped: {record.reason}")
-    if record.error is not None:
-        raise MissingError(shorten(f"failed: {record.error.type}: {record.error.message}", 200))
-    return select_number(selection, record)
-
-
-def select_number(selection: Selection, record: Record) -> float:
-    """The one number that a selection takes from a record; NaN if any of the numbers it is made of is NaN.
-
-    Raises:
-        UnreadableError: there is no such place, or it is several numbers and `reduce` is not given.
-    """
-    try:
-        measurement = record.find(selection.metric)
-    except KeyError as error:
-        raise UnreadableError(str(error.args[0])) from error
-    if isinstance(measurement, Curve):
-        values = _of_curve(selection, measurement)
-    elif isinstance(measurement, Matrix):
-        values = _of_matrix(selection, measurement)
-    else:
-        values = _of_scalar(selection, measurement)
-    if not values:
-        raise UnreadableError(f"{selection.metric} has nothing at {_places(selection)}")
-    if any(map(math.isnan, values)):
-        return math.nan
-    if selection.reduce is None:
-        if len(values) > 1:
-            raise UnreadableError(f"{selection.metric} has {len(values)} numbers here; give `at` or `reduce`")
-        return values[0]
-    return {
-        "min": min(values),
-        "max": max(values),
-        "mean": sum(values) / len(values),
-        "range": _difference(max(values), min(values)),
-    }[selection.reduce]
-
-
-def _of_scalar(selection: Selection, scalar: Scalar) -> list[float]:
-    for field in ("at", "row", "relative_to"):
-        if getattr(selection, field) is not None:
-            raise UnreadableError(f"{scalar.name} is a single number; `{field}` has no meaning here")
-    return [scalar.value]
-
-
-def _of_curve(selection: Selection, curve: Curve) -> list[float]:
-    if selection.row is not None:
-        raise UnreadableError(f"{curve.name} is a curve; `row` has no meaning here")
-    values = [curve.y[i] for i in _indices(selection.at, curve.x, curve.inside, f"the x of {curve.name}")]
-    if selection.relative_to is not None:
-        (base,) = _indices(selection.relative_to, curve.x, None, f"the x of {curve.name}")
-        divisor = curve.y[base]
-        values = [value / divisor if divisor else math.nan for value in values]
-    return values
-
-
-def _of_matrix(selection: Selection, matrix: Matrix) -> list[float]:
-    if selection.relative_to is not None:
-        raise UnreadableError(f"{matrix.name} is a matrix; `relative_to` has no meaning here")
-    rows = _indices(selection.row, matrix.rows, None, f"the rows of {matrix.name}")
-    columns = _indices(selection.at, matrix.columns, None, f"the columns of {matrix.name}")
-    return [matrix.values[row][column] for row in rows for column in columns]
-
-
-def _indices(
-    at: float | str | list[float] | list[str] | None,
-    places: Sequence[float | str],
-    inside: list[bool] | None,
-    what: str,
-) -> list[int]:
-    if at is None:
-        return list(range(len(places)))
-    if at in ("inside", "beyond") and inside is not None:
-        return [index for index, flag in enumerate(inside) if flag == (at == "inside")]
-    wanted: list[Any] = [*at] if isinstance(at, list) else [at]
-    found = []
-    for place in wanted:
-        index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
-        if index is None:
-            known = [_place(each) for each in places]
-            words = [*known, *(("inside", "beyond") if inside is not None else ())]
-            guess = did_you_mean(place, words) if isinstance(place, str) else ""
-            listed = shorten(", ".join(known), 200, placeholder=" ...")
-            raise UnreadableError(f"{_place(place)} is not among {what}: {listed}.{guess}")
-        found.append(index)
-    return found
-
-
-def _same_place(asked: float | str, known: float | str) -> bool:
-    if isinstance(asked, str) or isinstance(known, str):
-        return _place(asked) == _place(known)
-    return math.isclose(asked, known)
-
-
-def _place(place: float | str) -> str:
-    return place if isinstance(place, str) else f"{place:g}"
-
-
-def _places(selection: Selection) -> str:
-    return " and ".join(str(p) for p in (selection.row, selection.at) if p is not None) or "any place"

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from harness.contracts import SEES, Subject
+from harness.vocabulary import SEEDS_ALIKE
 
 EXAMPLES = 3
 """Examples of a batch, of the shortest and of the longest condition."""
@@ -31,9 +32,9 @@ MASKED = 1e4
 WAKE = 0.1
 """Standard deviation of what replaces weights that all start at zero, since these would hide what they do."""
 
-SEEDS_ALIKE = (
-    "its weights do not depend on the seed: several seeds are one model, and intervals over seeds leave out what its "
-    "initial weights do (does it seed a generator itself, for example with torch.manual_seed?)"
+ALIKE = (
+    f"its {SEEDS_ALIKE}: several seeds are one model, and intervals over seeds leave out what its initial weights do "
+    "(does it seed a generator itself, for example with torch.manual_seed?)"
 )
 KEEPS_STATE = (
     "it keeps state between calls: the same input gives other outputs after another input, so that results depend on "
@@ -73,7 +74,7 @@ def inspect(subject: Subject, twin: Callable[[], nn.Module] | None = None) -> li
     with random_state_restored(device=subject.device):
         samples = _samples(subject)
         other = _constructed(twin, samples[0]) if twin else None
-        found = [SEEDS_ALIKE] if other is not None and _alike(subject.model, other) else []
+        found = [ALIKE] if other is not None and _alike(subject.model, other) else []
         model = _woken(other) if other is not None else _copied(subject.model)
         if model is None:
             return found

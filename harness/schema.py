@@ -54,6 +54,8 @@ class Scalar(Strict):
     """The number; NaN where it is not defined."""
     verdict: str | None = None
     """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
+    meaning: str | None = None
+    """What those words mean, with their thresholds, as reports explain them (see `harness.statistics.MEANINGS`)."""
     standard_error: float | None = None
     """Of the value, from the examples of this seed; None or NaN where it is not known."""
     headline: bool = False

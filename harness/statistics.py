@@ -11,6 +11,7 @@ from statistics import median
 from typing import Literal, TypeVar
 
 from harness.schema import PluginUse, Record
+from harness.vocabulary import SEEDS_ALIKE
 
 FEW_SEEDS = 3
 """With fewer seeds than this, nothing is concluded about an architecture."""
@@ -120,6 +121,17 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
 
 
+def measured_once(records: Sequence[Record]) -> bool:
+    """Whether a model was measured as it came, on one set of examples, so that more seeds would add nothing. What is
+    left to chance is which examples these are, and standard errors tell how much that is."""
+    return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
+
+
+def seeds_alike(records: Iterable[Record]) -> bool:
+    """Whether their model was built from the same weights whatever the seed, so that seeds are no repetitions."""
+    return any(SEEDS_ALIKE in warning for record in records for warning in record.warnings)
+
+
 NEAR: Literal["near the threshold"] = "near the threshold"
 """The verdict that another sample of examples could easily change."""
 
@@ -136,6 +148,28 @@ POOR = 0.25
 
 ENOUGH = 0.5
 """Of a model that was trained for less than this share of the recommended steps, no failure to learn is told."""
+
+WAY = "of the way from chance to perfect"
+MEANINGS: dict[str, str] = {
+    "learned": f"at least {SOLVED:.0%} {WAY} under every condition, also beyond the trained range if that was measured",
+    "does not extrapolate": f"at least {SOLVED:.0%} {WAY} throughout the trained range, less somewhere beyond",
+    "answers wrongly": f"somewhere in the trained range worse than guessing, by {POOR:.0%} {WAY} or more: the answer "
+    "follows something else than it should",
+    "forgets with distance": f"at least {GOOD:.0%} {WAY} at the nearest condition of the trained range, and at least "
+    f"{POOR:.0%} of that way less at the farthest: training worked, the distance hurts",
+    "never learned": f"nowhere in the trained range {GOOD:.0%} {WAY}, and in the median less than {POOR:.0%}: training "
+    "failed",
+    "partly learned": f"less than {SOLVED:.0%} {WAY} somewhere in the trained range, and neither of: answers wrongly, "
+    "forgets with distance, never learned",
+    "has not learned": f"less than {GOOD:.0%} {WAY} as it is, so that nothing is to be told of how it answers",
+    NEAR: f"another sample of examples of this size could change the verdict (scores moved by {MARGIN:g} of their "
+    "standard errors would); more of them decide: --examples",
+    NOT_ENOUGH: f"too few examples to tell verdicts apart (more: --examples), or less than {ENOUGH:.0%} of the "
+    "training that task and model recommend (harness show task NAME says how much that is)",
+    "not a number": "the model's outputs are NaN somewhere in the trained range",
+    "not measured": "nothing was measured in the trained range",
+}
+"""What the verdicts of `diagnose` mean, and those that any probe may give: the `meaning` of a `Scalar`."""
 
 V = TypeVar("V", bound=str)
 

@@ -6,6 +6,9 @@ Stage = Literal["initial", "trained"]
 """When a model is measured: as constructed, or after training."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
+SEEDS_ALIKE = "weights do not depend on the seed"
+"""Part of the warning that a model's seeds are no repetitions; reports and claims then count them as one."""
+
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 """How a report is written: the first three for people, the others for programs."""
 FORMATS: tuple[Format, ...] = get_args(Format)

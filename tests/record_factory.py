@@ -12,10 +12,12 @@ from harness.schema import (
     PluginUse,
     Provenance,
     Record,
+    Scalar,
     Timing,
+    Trained,
     Training,
 )
-from harness.suites import parse_request
+from harness.suites import Claim, parse_request
 
 
 def use(
@@ -50,8 +52,15 @@ def record(
     digest: str = "d1",
     minutes: int = 0,
     examples: int = 256,
+    loss: float | None = None,
+    steps: int | None = None,
+    pretrained: bool = False,
+    data: str = "",
+    warnings: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Record:
-    """A record of one seed; `defaults` are the model's, `minutes` says how late it was finished."""
+    """A record of one seed; `defaults` are the model's, `minutes` says how late it was finished, `loss` is that of the
+    validation after so many `steps` (those asked for, if not said)."""
     outcome = "skipped" if skipped is not None else "failed" if failed is not None else "ok"
     return Record.model_validate(
         {
@@ -63,7 +72,12 @@ def record(
             "model": ModelUse(**use(model, defaults, distribution, digest), parameters=parameters),
             "task": PluginUse(**use(task)),
             "probe": PluginUse(**use(probe)),
-            "training": Training.model_validate(training or {}),
+            "training": (settings := Training.model_validate(training or {})),
+            "trained": None if loss is None else trained(settings.steps if steps is None else steps, loss),
+            "pretrained": pretrained,
+            "data": data,
+            "warnings": list(warnings),
+            "notes": list(notes),
             "stage": stage,
             "seed": seed,
             "examples": examples,
@@ -82,6 +96,11 @@ def record(
     )
 
 
+def trained(steps: int | None, loss: float) -> Trained:
+    """How training went."""
+    return Trained(steps=steps or 0, stopped="budget", loss=loss, validation_loss=loss, seconds=1.0)
+
+
 def curve(
     y: Sequence[float],
     x: Sequence[float] | Sequence[str] = (1, 10, 20, 50, 100),
@@ -96,3 +115,16 @@ def curve(
     return Curve.model_validate(
         {"name": name, "unit": unit, "x": list(x), "y": list(y), "inside": inside and list(inside), **about}
     )
+
+
+def claim(**fields: Any) -> Claim:
+    """A claim that the accuracy of the only model is above 0.9, unless told otherwise."""
+    if "than" not in fields:
+        fields = {"value": 0.9, **fields}
+    base = {"text": "it works", "probe": "accuracy", "metric": "score", "comparison": ">"}
+    return Claim.model_validate({**base, **fields})
+
+
+def scores(*values: float, **more: Any) -> list[Record]:
+    """One record per seed with that score."""
+    return [record(Scalar(name="score", unit="share", value=v), seed=seed, **more) for seed, v in enumerate(values)]

@@ -7,27 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_factory import curve, record, use
+from record_factory import claim, curve, record, scores, use
 
 from harness.claims import judge, matches
-from harness.schema import Matrix, PluginUse, Record, Scalar
+from harness.schema import Matrix, PluginUse, Scalar
 from harness.statistics import name_seeds
-from harness.suites import Claim, Request
+from harness.suites import Request
 
 NAN = math.nan
-
-
-def claim(**fields: Any) -> Claim:
-    """A claim that the accuracy of the only model is above 0.9, unless told otherwise."""
-    if "than" not in fields:
-        fields = {"value": 0.9, **fields}
-    base = {"text": "it works", "probe": "accuracy", "metric": "score", "comparison": ">"}
-    return Claim.model_validate({**base, **fields})
-
-
-def scores(*values: float, **more: Any) -> list[Record]:
-    """One record per seed with that score."""
-    return [record(Scalar(name="score", unit="share", value=v), seed=seed, **more) for seed, v in enumerate(values)]
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,7 @@ from harness.errors import RequestError
 from harness.report import can_draw, render, rows
 from harness.report.export import COLUMNS
 from harness.report.layout import break_lines
-from harness.report.numbers import number, spread
-from harness.report.sparkline import bounds, sparkline
 from harness.schema import Matrix, Record, Scalar
-from harness.statistics import summarise
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
 
@@ -45,67 +42,6 @@ def lines(text: str, *words: str) -> list[str]:
     return [" ".join(line.split()) for line in text.split("\n") if all(word in line for word in words)]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0"),
-        (1.0, "1.00"),
-        (0.25, "0.250"),
-        (0.012345, "0.0123"),
-        (0.000012, "1.2e-05"),
-        (-0.5, "-0.500"),
-        (2.5312, "2.53"),
-        (9.0, "9"),
-        (99.96, "100"),
-        (999.6, "1,000"),
-        (26834.0, "26,834"),
-        (1.5e9, "1.5e+09"),
-        (NAN, "NaN"),
-        (math.inf, "inf"),
-        (-math.inf, "-inf"),
-    ],
-)
-def test_numbers_are_written_for_people(value: float, text: str) -> None:
-    """Three significant digits, thousands apart, the very small and very large with an exponent."""
-    assert number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([0.5, 0.4, 0.9], "0.500 [0.400..0.900]"),
-        ([0.5, 0.5001, 0.4999], "0.500"),
-        ([0.5, NAN, 0.5], "0.500 (1 NaN)"),
-        ([NAN, NAN], "NaN"),
-        ([1.0, math.inf, math.inf], "inf [1.00..inf]"),
-        ([], ""),
-    ],
-)
-def test_seeds_collapse_where_they_agree(values: list[float], text: str) -> None:
-    """The median with its range; one number where the range would say the same; NaN counted."""
-    assert spread(summarise(values)) == text
-
-
-def test_a_sparkline_by_hand() -> None:
-    """Eight levels from low to high, zero at the bottom of a log scale, NaN visible."""
-    assert sparkline([0.0, 0.5, 1.0, NAN], 0.0, 1.0) == "▁▅█·"
-    assert sparkline([1.0, 1e-4, 1e-8, 0.0], 1e-8, 1.0, log=True) == "█▅▁▁"
-    assert sparkline([0.0, 0.5, 1.0, NAN], 0.0, 1.0, ascii=True) == "_=#?"
-    assert sparkline([3.0, 3.0], 3.0, 3.0) == "▅▅"
-    assert sparkline([float(i) for i in range(100)], 0.0, 99.0, length=8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([NAN], *bounds([NAN])) == "·"
-    assert bounds([math.inf, 3.0, 0.0, NAN], log=True) == (3.0, 3.0)
-
-
-ANY = st.floats(-1e100, 1e100) | st.sampled_from([NAN, math.inf, -math.inf])
-
-
-@given(st.lists(ANY, max_size=40), st.booleans(), st.booleans())
-def test_any_curve_can_be_drawn(values: list[float], log: bool, ascii: bool) -> None:
-    """One character for each value, at most 16, whatever the numbers."""
-    assert len(sparkline(values, *bounds(values, log=log), log=log, ascii=ascii)) == min(len(values), 16)
-
-
 def test_blocks_are_drawn_only_where_they_can_be() -> None:
     """Latin terminals, and those that do not say, get ASCII."""
     assert [can_draw(encoding) for encoding in ("utf-8", "latin-1", "ascii", None, "no-such")] == [
@@ -127,11 +63,12 @@ def test_one_model_with_three_seeds() -> None:
         for seed, value in enumerate([0.61, 0.60, 0.64])
     ]
     text = render(records)
-    assert lines(text, "grad_reach") == ["grad_reach on recall, at initialisation"]
+    assert lines(text, "grad_reach", "recall") == ["grad_reach on recall, at initialisation"]
     assert lines(text, "per_step_factor") == ["model parameters seeds per_step_factor verdict"]
     assert lines(text, "lstm") == ["lstm 26,834 3 0.610 [0.600..0.640] exponential 3/3"]
-    assert "3 records of 3 seeds: all ok." in text
-    assert "with a probability of 75%" in text
+    assert "3 records: all ok." in text
+    assert "Evaluation: 256 examples per condition, seeds 0-2." in text
+    assert "with a probability of 75%" in " ".join(text.split())
 
 
 def test_verdicts_are_counted_over_seeds() -> None:
@@ -182,7 +119,7 @@ def test_failed_and_skipped_cells_are_listed_with_their_reason() -> None:
     assert lines(text, "lstm", "1 of 3")
     assert lines(text, "elman") == ["- elman, seeds 0-2 skipped: no attention"]
     assert lines(text, "loss is NaN") == ["- lstm, seeds 1, 2 failed: RuntimeError: loss is NaN"]
-    assert "6 records of 3 seeds: 1 ok, 3 skipped, 2 failed." in text
+    assert "6 records: 1 ok, 3 skipped, 2 failed." in text
 
 
 def test_nan_and_infinity_are_shown() -> None:
@@ -195,15 +132,6 @@ def test_nan_and_infinity_are_shown() -> None:
     )
     assert lines(text, "lstm", "NaN", "inf")
     assert "lstm: some seeds are NaN at 1; the numbers are of the others" in text
-
-
-def test_settings_that_differ_stand_in_the_label() -> None:
-    """Two learning rates are two rows, never six seeds of one."""
-    records = [record(factor(1.0), seed=s, training={"lr": lr}) for s in range(3) for lr in (1e-3, 3e-3)]
-    text = render(records)
-    assert lines(text, "lstm") == ["lstm (lr=0.001) 26,834 3 1.00", "lstm (lr=0.003) 26,834 3 1.00"]
-    other = [record(factor(1.0), examples=examples) for examples in (64, 256)]
-    assert lines(render(other), "lstm (examples=64)", "1.00")
 
 
 def test_superseded_records_are_counted_and_not_shown() -> None:
@@ -273,6 +201,12 @@ def test_repeated_words_are_not_seeds() -> None:
     assert lines(text, "lstm", "0.900") == ["lstm 0.700 0.800 0.900"]
 
 
+def test_an_axis_without_a_name_is_not_mentioned() -> None:
+    """A matrix whose columns are of several kinds."""
+    unnamed = matrix([[0.5]], ["1.1"], ["cue"]).model_copy(update={"column_label": ""})
+    assert "attention: head (share): lstm, 1 seed" in render([record(unnamed)])
+
+
 def test_matrices_of_other_shapes_are_counted() -> None:
     """A seed whose rows are called differently is no seed of the same matrix; an empty matrix is no crash."""
     records = [record(matrix([[0.5]], [name], ["cue"]), seed=s) for s, name in enumerate(["a", "a", "b"])]
@@ -285,7 +219,7 @@ def test_matrices_of_other_shapes_are_counted() -> None:
 def test_a_name_given_twice_is_one_number() -> None:
     """Each seed counts once."""
     twice = record(factor(0.1, "flat"), factor(0.9, "flat"))
-    assert lines(render([twice]), "lstm") == ["lstm 26,834 1 0.100 flat 1/1"]
+    assert lines(render([twice]), "lstm") == ["lstm 26,834 1 0.100 flat"]
 
 
 def test_long_messages_are_cut() -> None:
@@ -395,6 +329,22 @@ def test_a_comparison_of_two_models_in_words() -> None:
     assert "seeds 0: 0.400 against 0.200 (2.00x)" in text
 
 
+def test_a_claim_about_what_was_measured_once_shows_its_error() -> None:
+    """Of the number, or of the difference where two are compared; there is no seed to name."""
+    about = {"pretrained": True, "training": {"steps": 0}, "model": "hf"}
+    records = [
+        record(factor(value).model_copy(update={"standard_error": 0.03}), **{**about, "model": model})
+        for model, value in (("hf", 0.9), ("other", 0.6))
+    ]
+    base = {"text": "good", "probe": "accuracy", "metric": "per_step_factor", "comparison": ">", "model": "hf"}
+    claims = [{**base, "value": 0.5}, {**base, "than": {"model": "other"}}]
+    suite = Suite.model_validate({"experiments": [{"models": ["hf", "other"]}], "claims": claims})
+    text = " ".join(render(records, suite).split())
+    assert "0.900 ± 0.0300: measured once, and clear by more than two standard errors" in text
+    assert "0.900 against 0.600, difference ± 0.0424: measured once" in text
+    assert "Of 2 claims, 2 hold" in text
+
+
 def test_markdown_escapes_what_would_break_it() -> None:
     """A pipe in a claim does not end its cell, and every table row has as many cells as its header."""
     text = render(*claims(), "markdown")
@@ -468,12 +418,6 @@ def test_rows_leave_out_what_is_superseded() -> None:
     found = rows([record(factor(0.1)), record(factor(0.9), minutes=1)])
     assert [row["value"] for row in found] == [0.9]
     assert tuple(found[0]) == COLUMNS
-
-
-def test_rows_say_how_the_model_was_trained() -> None:
-    """In a few words: what differs from the defaults."""
-    found = rows([record(factor(0.1), training={"lr": 0.003, "clip": None}, examples=64)])
-    assert (found[0]["training"], found[0]["examples"]) == ("lr=0.003,clip=none", 64)
 
 
 def test_json_gives_the_records_back() -> None:

@@ -1,17 +1,19 @@
 """The report as a document: what is said, in which order, whatever it is written as."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from textwrap import shorten
 
 from harness.report.curves import curve_table, matrix_table
 from harness.report.grouping import IN_WORDS, Group, Row, group
 from harness.report.layout import Column
-from harness.report.numbers import count, spread
+from harness.report.legend import legend
+from harness.report.numbers import count, spread, with_error
+from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
-from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim
+from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim, in_ascii
 from harness.schema import Curve, Matrix, Record, Scalar
-from harness.statistics import FEW_SEEDS, coverage, current, name_seeds, summarise
+from harness.statistics import FEW_SEEDS, current, name_seeds, summarise
 from harness.suites import Suite
 
 LONGEST_REASON = 400
@@ -26,7 +28,7 @@ def document(
     ascii: bool = False,
     compact: bool = False,
 ) -> list[Block]:
-    """Overview, a section for each probe, task and stage, how to read it, claims, further sections.
+    """Overview, settings, warnings, a section for each probe, task and stage, how to read it, claims, further sections.
 
     Args:
         records: any records.
@@ -41,17 +43,21 @@ def document(
     if suite and suite.summary:
         blocks.append(Paragraph(suite.summary))
     blocks.append(Paragraph(_overview(kept, older)))
-    for each in groups:
-        blocks += _group(each, ascii)
-    if any(each.measured for each in groups):
-        blocks += [Heading("How to read this"), Paragraph(_legend(groups))]
-    if notes := _notes(kept):
+    if kept:
+        blocks += settings_blocks(kept, suite)
+    if warnings := _said(kept, lambda record: record.warnings):
+        blocks += [Heading("Warnings"), Items(warnings)]
+    results = [block for each in groups for block in _group(each, ascii)]
+    blocks += results
+    if items := legend(groups, [block for block in results if isinstance(block, Table)]):
+        blocks += [Heading("How to read this"), Items(items)]
+    if notes := _said(kept, lambda record: ["pretrained, not trained"] * record.pretrained + record.notes):
         blocks += [Heading("Notes"), Items(notes)]
     if suite and suite.claims:
         blocks += claim_blocks(suite, kept, compact=compact)
     for title, text in sections:
         blocks += [Heading(title), Verbatim(text)]
-    return blocks
+    return [in_ascii(block) for block in blocks] if ascii else blocks
 
 
 def _overview(kept: list[Record], older: int) -> str:
@@ -59,39 +65,26 @@ def _overview(kept: list[Record], older: int) -> str:
         return "There are no records: nothing has been measured yet."
     outcomes = Counter(record.status for record in kept)
     parts = [f"{outcomes[status]:,} {status}" for status in ("ok", "skipped", "failed") if outcomes[status]]
-    seeds = {record.seed for record in kept}
     outcome = "all ok" if outcomes["ok"] == len(kept) else ", ".join(parts)
-    text = f"{count(len(kept), 'record')} of {count(len(seeds), 'seed')}: {outcome}."
+    text = f"{count(len(kept), 'record')}: {outcome}."
     if older:
         text += f" {count(older, 'older record')} of the same cells not shown (measured again since)."
-    return f"{text} Measured {'; '.join(_machines(kept))}."
-
-
-def _machines(kept: list[Record]) -> list[str]:
-    """`on AMD EPYC, 1 thread, with torch 2.13.0`, for all that took part."""
-    found = sorted({(p.device, p.threads, p.torch) for p in (record.provenance for record in kept)})
-    return [f"on {device}, {count(threads, 'thread')}, with torch {torch}" for device, threads, torch in found]
-
-
-def _legend(groups: list[Group]) -> str:
-    seeds = [len(row.ok) for each in groups for row in each.measured]
-    text = "Every number is the median over seeds, with [lowest..highest] seed where they differ."
-    if several := [n for n in seeds if n > 1]:
-        text += (
-            f" With {min(several)} seeds, that range contains the median over all possible seeds"
-            f" with a probability of {coverage(min(several)):.0%}."
-        )
     return text
 
 
-def _notes(kept: list[Record]) -> list[str]:
-    """What tasks say about their data, and which models were not trained here."""
-    said: dict[str, list[str]] = {}
+def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[str]:
+    """What records say of their model on their task, once; with the seeds it concerns, if these are not all."""
+    seeds: dict[str, set[int]] = {}
+    said: dict[tuple[str, str], set[int]] = {}
     for record in kept:
-        notes = ["pretrained, not trained"] * record.pretrained + record.notes
-        if notes:
-            said.setdefault(f"{record.model.called} on {record.task.called}", notes)
-    return [f"{trial}: {shorten(note, LONGEST_REASON)}" for trial, notes in said.items() for note in notes]
+        trial = f"{record.model.called} on {record.task.called}"
+        seeds.setdefault(trial, set()).add(record.seed)
+        for text in of(record):
+            said.setdefault((trial, text), set()).add(record.seed)
+    return [
+        f"{trial}{'' if found == seeds[trial] else f', {name_seeds(found)}'}: {shorten(text, LONGEST_REASON)}"
+        for (trial, text), found in said.items()
+    ]
 
 
 def _group(group: Group, ascii: bool) -> list[Block]:
@@ -115,20 +108,21 @@ def _when(group: Group) -> str:
 
 
 def _summary_table(group: Group) -> Table:
-    """A row for each model: size, seeds, and the single numbers with what they mean."""
+    """A row for each model: size, settings in which rows differ, seeds, and the single numbers with what they mean."""
     rows = group.measured
     columns = [
-        Column("model", [row.label for row in rows], "label"),
+        Column("model", [row.marked for row in rows], "label"),
         Column("parameters", ["" if row.parameters is None else f"{row.parameters:,}" for row in rows]),
-        Column("seeds", [_seeds(row) for row in rows]),
     ]
+    columns += [Column(name, [row.conditions[name] for row in rows]) for name in rows[0].conditions]
+    if not all(row.once for row in rows):
+        columns.append(Column("seeds", [_seeds(row) for row in rows]))
     scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
     with_words = [name for name, found in scalars.items() if any(s.verdict for each in found for s in each)]
     for name, found in scalars.items():
         unit = next(s.unit for each in found for s in each)
-        columns.append(
-            Column(f"{name} ({unit})" if unit else name, [spread(summarise(s.value for s in x)) for x in found])
-        )
+        numbers = [_number(row, each) for row, each in zip(rows, found, strict=True)]
+        columns.append(Column(f"{name} ({unit})" if unit else name, numbers))
         if name in with_words:
             header = "verdict" if len(with_words) == 1 else f"verdict ({name})"
             columns.append(Column(header, [_words(each) for each in found], "text"))
@@ -139,13 +133,22 @@ def _summary_table(group: Group) -> Table:
     return Table(columns, notes=notes)
 
 
+def _number(row: Row, scalars: list[Scalar]) -> str:
+    summary = summarise(scalar.value for scalar in scalars)
+    return with_error(summary, [scalar.standard_error for scalar in scalars]) if row.once else spread(summary)
+
+
 def _seeds(row: Row) -> str:
+    if row.once:
+        return "once"
     return str(len(row.ok)) if len(row.ok) == len(row.records) else f"{len(row.ok)} of {len(row.records)}"
 
 
 def _words(scalars: list[Scalar]) -> str:
-    """`learned 2/3, never learned 1/3`, one to a line where cells have lines."""
+    """`learned 2/3, never learned 1/3`, one to a line where cells have lines; without numbers if there is one seed."""
     verdicts = Counter(s.verdict for s in scalars if s.verdict)
+    if len(scalars) == 1:
+        return next(iter(verdicts), "")
     return ",\n".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())
 
 

@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 from harness.report.grouping import Row
 from harness.report.layout import Column
-from harness.report.numbers import count, number, place
+from harness.report.numbers import count, known_error, number, place
 from harness.report.sparkline import bounds, sparkline
 from harness.report.writers import Table
 from harness.schema import Curve, Matrix
@@ -14,12 +15,16 @@ from harness.statistics import Summary, summarise
 Key = tuple[float | str, int]
 """A place, and how many places of the same name come before it (words repeat in a sentence)."""
 
+BELOW = ("±", "min", "max")
+"""What lines under a model's medians say, in the column `seeds`: the standard error, the lowest and highest seed."""
+
 MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
 
 
 def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
-    """A column for each place; for each model its median, and the lowest and highest seed where they differ."""
+    """A column for each place; for each model its median, and the lowest and highest seed where they differ; for one
+    that was measured once its standard error instead."""
     found = [(row, row.find(Curve, name)) for row in rows]
     found = [(row, curves) for row, curves in found if curves]
     first = found[0][1][0]
@@ -37,14 +42,13 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
     log = first.scale == "log"
     low, high = bounds((s.median for each in summaries for s in each), log=log)
     if first.unit == "share":
-        low, high = (low, 1.0) if log else (0.0, 1.0)
+        low, high = low if log else min(0.0, low), max(1.0, high)
     for (row, curves), each in zip(found, summaries, strict=True):
-        labels.append(row.label)
-        which.append("median" if len(curves) > 1 else "1 seed")
+        labels.append(row.marked)
+        which.append("once" if row.once else "median" if len(curves) > 1 else "1 seed")
         cells.append([_cell(s) for s in each])
         shapes.append(sparkline([s.median for s in each], low, high, log=log, ascii=ascii))
-        for word, values in (("min", [s.minimum for s in each]), ("max", [s.maximum for s in each])):
-            line = [number(v) if _visible(v, s.median, first.unit) else "" for v, s in zip(values, each, strict=True)]
+        for word, line in _below(row, curves, keys, each, first.unit):
             if any(line):
                 labels.append("")
                 which.append(word)
@@ -52,14 +56,30 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
                 shapes.append("")
         notes += _nan_notes(row.label, each, places)
     columns = [Column("model", labels, "label")]
-    if {"min", "max"} & set(which):
+    if set(BELOW) & set(which):
         columns.append(Column("seeds", which, "label"))
     for index, x in enumerate(places):
         header = place(x) + ("*" if x in beyond else "")
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
-    return Table(columns, _title(name, first.y_label, first.unit, f"by {first.x_label}"), notes)
+    return Table(columns, _title(name, first.y_label, first.unit, first.x_label), notes)
+
+
+def _below(
+    row: Row, curves: list[Curve], keys: list[Key], summaries: list[Summary], unit: str
+) -> Iterator[tuple[str, list[str]]]:
+    """The lines under the medians, each with its word, blank where they would say nothing new."""
+    if row.once:
+        errors: dict[Key, list[float]] = {key: [] for key in keys}
+        for curve in curves:
+            for key, error in zip(_own_keys(curve), curve.standard_errors or [], strict=False):
+                errors[key].append(error)
+        known = [known_error(summary, errors[key]) for key, summary in zip(keys, summaries, strict=True)]
+        yield "±", ["" if math.isnan(error) else number(error) for error in known]
+    for word, values in (("min", [s.minimum for s in summaries]), ("max", [s.maximum for s in summaries])):
+        pairs = zip(values, summaries, strict=True)
+        yield word, [number(v) if _visible(v, s.median, unit) else "" for v, s in pairs]
 
 
 def _keys(curves: list[Curve]) -> list[Key]:
@@ -124,9 +144,9 @@ def matrix_table(name: str, row: Row) -> Table:
     widest, where = max(cells, key=lambda cell: _range(cell[0]), default=(summarise([]), ("", "")))
     if _visible(widest.maximum, widest.minimum, first.unit):
         notes.append(f"Seeds differ most at {', '.join(where)}: {number(widest.minimum)}..{number(widest.maximum)}")
-    seeds = f"median of {len(alike)} seeds" if len(alike) > 1 else "1 seed"
-    title = _title(name, first.row_label, first.unit, f"by {first.column_label}: {row.label}, {seeds}")
-    return Table(columns, title, notes)
+    seeds = "" if row.once else f", median of {len(alike)} seeds" if len(alike) > 1 else ", 1 seed"
+    title = _title(name, first.row_label, first.unit, first.column_label)
+    return Table(columns, f"{title}: {row.marked}{seeds}", notes)
 
 
 def _range(summary: Summary) -> float:
@@ -135,6 +155,6 @@ def _range(summary: Summary) -> float:
 
 
 def _title(name: str, what: str, unit: str, axis: str) -> str:
-    """`accuracy (share) by distance (tokens)`; what is said twice is said once."""
+    """`accuracy (share) by distance (tokens)`; what is said twice is said once, an axis without a name not at all."""
     text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
-    return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''} {axis}"
+    return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''}{f' by {axis}' if axis else ''}"

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from harness.report.grouping import names
-from harness.schema import Measurement, Record
+from harness.schema import Measurement, Record, Training
 from harness.statistics import current, identity
-from harness.suites import format_arguments
 
 COLUMNS = (
     "model",
@@ -23,11 +22,15 @@ COLUMNS = (
     "row",
     "column",
     "value",
+    "standard_error",
     "unit",
     "verdict",
     "inside",
     "parameters",
-    "training",
+    "pretrained",
+    *(f"training.{name}" for name in Training.model_fields),
+    "trained.steps",
+    "validation_loss",
     "examples",
     "device",
     "machine",
@@ -35,10 +38,12 @@ COLUMNS = (
     "torch",
     "trial",
     "record",
+    "warnings",
     "message",
 )
-"""Of every row, in this order; what a row does not have is None (empty in CSV). `training` is what differs from the
-defaults of `Training`; `machine` is the processor (or the accelerator) that measured."""
+"""Of every row, in this order; what a row does not have is None (empty in CSV). `standard_error` is over the examples
+of that seed; `training.` are all settings, defaults too, and empty for a pretrained model; `trained.steps` were taken;
+`machine` is the processor (or the accelerator) that measured."""
 
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
@@ -65,7 +70,7 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             "seed": record.seed,
             "status": record.status,
             "parameters": record.model.parameters,
-            "training": format_arguments(record.training.model_dump(exclude_defaults=True)),
+            "pretrained": record.pretrained,
             "examples": record.examples,
             "device": record.device,
             "machine": record.provenance.device,
@@ -73,8 +78,13 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             "torch": record.provenance.torch,
             "trial": record.trial,
             "record": record.id,
+            "warnings": "; ".join(record.warnings) or None,
             "message": record.reason if error is None else f"{error.type}: {error.message}",
         }
+        if not record.pretrained:
+            cell |= {f"training.{name}": value for name, value in record.training.model_dump().items()}
+        if record.trained is not None:
+            cell |= {"trained.steps": record.trained.steps, "validation_loss": record.trained.validation_loss}
         if not record.measurements:
             yield cell
         for measurement in record.measurements:
@@ -85,11 +95,16 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
 
 def _numbers(measurement: Measurement) -> Iterator[dict[str, Any]]:
     if measurement.kind == "scalar":
-        yield {"value": measurement.value, "verdict": measurement.verdict}
+        yield {
+            "value": measurement.value,
+            "standard_error": measurement.standard_error,
+            "verdict": measurement.verdict,
+        }
     elif measurement.kind == "curve":
         flags: Sequence[bool | None] = measurement.inside or [None] * len(measurement.x)
-        for x, y, inside in zip(measurement.x, measurement.y, flags, strict=True):
-            yield {"x": x, "value": y, "inside": inside}
+        errors: Sequence[float | None] = measurement.standard_errors or [None] * len(measurement.x)
+        for x, y, error, inside in zip(measurement.x, measurement.y, errors, flags, strict=True):
+            yield {"x": x, "value": y, "standard_error": error, "inside": inside}
     else:
         for row, values in zip(measurement.rows, measurement.values, strict=True):
             for column, value in zip(measurement.columns, values, strict=True):

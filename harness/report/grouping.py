@@ -8,11 +8,15 @@ from itertools import count, islice
 from typing import TypeVar
 
 from harness.claims import matches
+from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar, Training
-from harness.statistics import Identity, identity
+from harness.statistics import Identity, identity, measured_once, seeds_alike
 from harness.suites import Request, Suite, format_arguments
 
 M = TypeVar("M", Scalar, Curve, Matrix)
+
+MARK = "!"
+"""Behind the label of a model that there are warnings about."""
 
 Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
@@ -29,6 +33,29 @@ class Row:
     label: str
     records: list[Record]
     """By seed, whatever their outcome."""
+    conditions: dict[str, str]
+    """The settings in which the rows of its table differ, as far as the label does not tell them."""
+
+    @property
+    def marked(self) -> str:
+        """The label, with a mark if there are warnings about the model."""
+        return f"{self.label} {MARK}" if self.suspect else self.label
+
+    @property
+    def suspect(self) -> bool:
+        """Whether there are warnings about the model."""
+        return any(record.warnings for record in self.records)
+
+    @property
+    def once(self) -> bool:
+        """Whether it is one pretrained model on one set of examples, so that there are no seeds to compare."""
+        return measured_once(self.ok)
+
+    @property
+    def repetitions(self) -> int:
+        """Seeds that were trained (or constructed) independently of one another."""
+        fixed = any(record.pretrained for record in self.ok)
+        return 0 if fixed else min(1, len(self.ok)) if seeds_alike(self.ok) else len(self.ok)
 
     @property
     def ok(self) -> list[Record]:
@@ -86,7 +113,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
             probes[probe],
             tasks[task],
             stage,
-            [row for model in models if model in found for row in _rows(models[model], found[model])],
+            _rows({models[model]: found[model] for model in models if model in found}),
         )
         for probe in probes
         for task in tasks
@@ -95,17 +122,31 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     ]
 
 
-def _rows(model: str, by_settings: dict[Settings, list[Record]]) -> list[Row]:
-    """A row for each way of training and evaluating; what differs between them goes into the label."""
-    settings = [
-        training.model_dump() | {"examples": examples, "device": device} for training, examples, device in by_settings
-    ]
-    differing = [key for key in settings[0] if any(other[key] != settings[0][key] for other in settings)]
+def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:
+    """A row for each model and way of training and evaluating it. What differs between rows with numbers stands in
+    their labels if these would not tell all rows apart without it, and otherwise beside them."""
+    measured = [r for ways in found.values() for records in ways.values() for r in records if r.status == "ok"]
+    told = differing(map(conditions, measured))
+    apart = [name for ways in found.values() for name in differing(settings(records[0]) for records in ways.values())]
+    names = [name for name in SETTINGS if name in told or name in apart]
     rows = []
-    for own, records in zip(settings, by_settings.values(), strict=True):
-        note = f" ({format_arguments({key: own[key] for key in differing})})" if differing else ""
-        rows.append(Row(model + note, sorted(records, key=lambda record: record.seed)))
-    return sorted(rows, key=lambda row: _natural(row.label))
+    for model, ways in found.items():
+        own = []
+        for records in ways.values():
+            known = conditions(records[0]) if len(ways) == 1 else settings(records[0])
+            values = {name: known[name] for name in names if name in known}
+            if apart:
+                note = f" ({format_arguments(values)})" if values else ""
+                own.append(Row(model + note, _by_seed(records), {}))
+            else:
+                texts = {name: written(values[name]) if name in values else "" for name in told}
+                own.append(Row(model, _by_seed(records), texts))
+        rows += sorted(own, key=lambda row: _natural(row.label))
+    return rows
+
+
+def _by_seed(records: Iterable[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: record.seed)
 
 
 def names(uses: Iterable[PluginUse], requests: Sequence[Request] = ()) -> dict[Identity, str]:

@@ -47,11 +47,12 @@ def fit(
         split: whether it may become several tables; otherwise it may stay too wide.
     """
     if wrap:
+        whole = columns
         columns = [_wrap(column, max(20, width // 3)) for column in columns[:-1]] + list(columns[-1:])
         left = max(NARROW, width - _width(columns[:-1]) - GAP)
         columns[-1] = _wrap(columns[-1], left if columns[-1].role == "text" else max(20, width // 3))
         if _width(columns) > width:
-            columns = [_wrap(column, NARROW) if column.role == "text" else column for column in columns]
+            columns = _narrowed(whole, columns, width)
     notes = []
     places = [column for column in columns if column.thin]
     if _width(columns) > width and len(places) > 2:
@@ -68,6 +69,16 @@ def fit(
             parts.append([])
         parts[-1].append(column)
     return [[*fixed, *part, *last] for part in parts], notes
+
+
+def _narrowed(whole: Sequence[Column], wrapped: Sequence[Column], width: int) -> list[Column]:
+    """The table with its text as wide as it can be, between `NARROW` and a third of the width."""
+
+    def with_text(limit: int) -> list[Column]:
+        return [_wrap(w, limit) if w.role == "text" else c for w, c in zip(whole, wrapped, strict=True)]
+
+    limits = range(max(20, width // 3), NARROW, -1)
+    return next((columns for columns in map(with_text, limits) if _width(columns) <= width), with_text(NARROW))
 
 
 def _thinned(columns: Sequence[Column], places: list[Column]) -> Iterator[list[Column]]:

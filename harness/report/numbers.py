@@ -1,6 +1,7 @@
 """Numbers as a person wants to read them."""
 
 import math
+from collections.abc import Sequence
 
 from harness.statistics import Summary
 
@@ -30,6 +31,19 @@ def spread(summary: Summary) -> str:
     if low != high:
         text += f" [{low}..{high}]"
     return f"{text} ({summary.nan} NaN)" if summary.nan else text
+
+
+def with_error(summary: Summary, errors: Sequence[float | None]) -> str:
+    """`0.912 ± 0.011`: a number with its standard error; without it where it is not known, and as `spread` where there
+    are several numbers."""
+    error = known_error(summary, errors)
+    return spread(summary) if math.isnan(error) else f"{number(summary.median)} ± {number(error)}"
+
+
+def known_error(summary: Summary, errors: Sequence[float | None]) -> float:
+    """The standard error of a number that was measured once, or always came out the same; NaN if it is not known."""
+    known = [error for error in errors if error is not None and not math.isnan(error)]
+    return max(known) if known and summary.minimum == summary.maximum and not summary.nan else math.nan
 
 
 def place(x: float | str) -> str:

@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Literal
 
@@ -53,6 +53,19 @@ class Table:
 
 
 Block = Heading | Paragraph | Items | Verbatim | Table
+
+
+def in_ascii(block: Block) -> Block:
+    """The same without the one sign of reports that some terminals lack. (Labels and messages are the user's own.)"""
+    if isinstance(block, Table):
+        return replace(block, columns=[replace(c, cells=[*map(_plain, c.cells)]) for c in block.columns])
+    if isinstance(block, Items):
+        return Items([*map(_plain, block.items)])
+    return block
+
+
+def _plain(text: str) -> str:
+    return text.replace("±", "+-")
 
 
 def write_text(blocks: Sequence[Block], width: int) -> str:

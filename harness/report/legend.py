@@ -1,0 +1,96 @@
+"""How to read a report: what stands in its tables, and only that."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from harness.report.conditions import SETTINGS
+from harness.report.curves import BELOW
+from harness.report.grouping import MARK, Group, Row
+from harness.report.writers import Table
+from harness.schema import Scalar
+from harness.statistics import coverage
+
+
+def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
+    """One item for each kind of number, special content and verdict that occurs; where to read more about the probes.
+
+    Args:
+        groups: what was measured.
+        tables: how it is shown.
+    """
+    rows = [row for each in groups for row in each.measured]
+    probes = dict.fromkeys(record.probe.name for row in rows for record in row.ok)
+    more = [f"What a probe measures, and how: {', '.join(f'harness show probe {name}' for name in probes)}."]
+    return [*_numbers(rows, tables), *_words(groups), *more] if rows else []
+
+
+def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
+    cells = [cell for table in tables for cell in _cells(table)]
+    lines = {line for line, _ in cells}
+
+    def any_shows(pattern: str) -> bool:
+        return any(re.search(pattern, text) for _, text in cells)
+
+    if any(len(row.ok) > 1 and not row.once for row in rows):
+        yield _over_seeds(rows, ranges=any_shows(r"\[.+\.\..+\]") or bool(lines & {"min", "max"}))
+    if "±" in lines or any_shows("±"):
+        yield (
+            "±: one standard error, over the examples. The model was measured once: its weights are given, so that "
+            "another seed could only draw other examples."
+        )
+    if any_shows("NaN"):
+        yield "NaN: there is no number, because it is not defined here or could not be measured."
+    if any_shows(r"\binf\b"):
+        yield "inf: infinite; of a distance: not reached within what was measured."
+    blank = {line for line, text in cells if not text}
+    if blank - {*BELOW}:
+        yield "Blank: not measured for this model."
+    if blank & {"min", "max"}:
+        yield "Blank in a line min or max: within 1% of the median (0.01 for a share)."
+    if any(row.suspect for row in rows):
+        yield f"{MARK} behind a model: do not read its numbers without the warnings above."
+
+
+def _over_seeds(rows: Sequence[Row], ranges: bool) -> str:
+    """What the numbers of rows with several seeds are, and what their range is worth."""
+    text = "A number is the median over seeds"
+    if ranges:
+        text += ", with the lowest and the highest where they differ ([lowest..highest], or lines min and max)"
+    if several := [row.repetitions for row in rows if row.repetitions > 1]:
+        text += (
+            f". The range of {min(several)} seeds contains the median over all possible seeds with a probability of"
+            f" {coverage(min(several)):.0%}"
+        )
+    if any(row.ok[0].pretrained and not row.once for row in rows):
+        text += ". Seeds of a pretrained model only draw other examples"
+    return f"{text}."
+
+
+def _cells(table: Table) -> Iterator[tuple[str, str]]:
+    """Every number as it is shown, with what its line is called in the column `seeds`, if there is one."""
+    which = next((column.cells for column in table.columns if column.header == "seeds"), None)
+    for column in table.columns:
+        if column.role == "number" and column.header not in ("seeds", "parameters", *SETTINGS):
+            yield from zip(which or [""] * len(column.cells), column.cells, strict=True)
+
+
+def _words(groups: Sequence[Group]) -> Iterator[str]:
+    """What each verdict means that is shown with a meaning; words of one meaning together."""
+    found: dict[str, dict[str, None]] = {}
+    probes: dict[str, dict[str, None]] = {}
+    counted = False
+    for each in groups:
+        for name in each.names(Scalar):
+            for row in each.measured:
+                scalars = [scalar for scalar in row.find(Scalar, name) if scalar.verdict]
+                counted |= len(row.find(Scalar, name)) > 1 and bool(scalars)
+                for scalar in scalars:
+                    if scalar.meaning:
+                        found.setdefault(scalar.meaning, {})[str(scalar.verdict)] = None
+                        probes.setdefault(scalar.meaning, {})[each.probe] = None
+    if counted:
+        yield "2/3 after a verdict: 2 of 3 seeds say so."
+    several = [word for words in found.values() for word in words]
+    for meaning, words in found.items():
+        whose = f" ({', '.join(probes[meaning])})" if any(several.count(word) > 1 for word in words) else ""
+        yield f"{', '.join(words)}{whose}: {meaning}."

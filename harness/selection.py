@@ -1,0 +1,159 @@
+"""Which number of a record a selection speaks of, and how much chance is in it."""
+
+import math
+from collections.abc import Sequence
+from textwrap import shorten
+from typing import Any, NamedTuple
+
+from harness.errors import did_you_mean
+from harness.schema import Curve, Matrix, Record, Scalar
+from harness.suites import Selection
+
+
+class Reading(NamedTuple):
+    """A number of a record."""
+
+    value: float
+    error: float
+    """Its standard error over the examples of that record; NaN where it is not known."""
+
+
+class MissingError(Exception):
+    """A seed has nothing to read; the message says why."""
+
+
+class UnreadableError(MissingError):
+    """It was measured, and the selection does not lead to a number: the claim is wrong."""
+
+
+def read(selection: Selection, record: Record | None) -> Reading:
+    """The selected number of a seed's record, if it has one.
+
+    Raises:
+        MissingError: with the reason why there is none.
+    """
+    if record is None:
+        raise MissingError("no record")
+    if record.status == "skipped":
+        raise MissingError(f"skipped: {record.reason}")
+    if record.error is not None:
+        raise MissingError(shorten(f"failed: {record.error.type}: {record.error.message}", 200))
+    return select_number(selection, record)
+
+
+def select_number(selection: Selection, record: Record) -> Reading:
+    """The one number that a selection takes from a record; NaN if any of the numbers it is made of is NaN.
+
+    The standard error of a smallest or largest number is that of the place where it is; other places are taken to be
+    independent of one another.
+
+    Raises:
+        UnreadableError: there is no such place, or it is several numbers and `reduce` is not given.
+    """
+    try:
+        measurement = record.find(selection.metric)
+    except KeyError as error:
+        raise UnreadableError(str(error.args[0])) from error
+    if isinstance(measurement, Curve):
+        found = _of_curve(selection, measurement)
+    elif isinstance(measurement, Matrix):
+        found = _of_matrix(selection, measurement)
+    else:
+        found = _of_scalar(selection, measurement)
+    if not found:
+        raise UnreadableError(f"{selection.metric} has nothing at {_places(selection)}")
+    if any(math.isnan(each.value) for each in found):
+        return Reading(math.nan, math.nan)
+    if selection.reduce is None:
+        if len(found) > 1:
+            raise UnreadableError(f"{selection.metric} has {len(found)} numbers here; give `at` or `reduce`")
+        return found[0]
+    if selection.reduce == "mean":
+        n = len(found)
+        return Reading(sum(each.value for each in found) / n, math.hypot(*(each.error for each in found)) / n)
+    low, high = min(found, key=lambda each: each.value), max(found, key=lambda each: each.value)
+    if selection.reduce == "range":
+        return Reading(difference(high.value, low.value), math.hypot(low.error, high.error))
+    return low if selection.reduce == "min" else high
+
+
+def difference(value: float, reference: float) -> float:
+    """What one number is above another; infinity against infinity is a tie, not NaN."""
+    return 0.0 if value == reference else value - reference
+
+
+def _of_scalar(selection: Selection, scalar: Scalar) -> list[Reading]:
+    for field in ("at", "row", "relative_to"):
+        if getattr(selection, field) is not None:
+            raise UnreadableError(f"{scalar.name} is a single number; `{field}` has no meaning here")
+    return [Reading(scalar.value, math.nan if scalar.standard_error is None else scalar.standard_error)]
+
+
+def _of_curve(selection: Selection, curve: Curve) -> list[Reading]:
+    if selection.row is not None:
+        raise UnreadableError(f"{curve.name} is a curve; `row` has no meaning here")
+    errors = curve.standard_errors or [math.nan] * len(curve.y)
+    places = _indices(selection.at, curve.x, curve.inside, f"the x of {curve.name}")
+    found = [Reading(curve.y[i], errors[i]) for i in places]
+    if selection.relative_to is None:
+        return found
+    (base,) = _indices(selection.relative_to, curve.x, None, f"the x of {curve.name}")
+    divisor = Reading(curve.y[base], errors[base])
+    return [
+        Reading(1.0 if divisor.value else math.nan, 0.0) if i == base else _ratio(each, divisor)
+        for i, each in zip(places, found, strict=True)
+    ]
+
+
+def _ratio(dividend: Reading, divisor: Reading) -> Reading:
+    """To first order, as if the two were independent."""
+    if not divisor.value:
+        return Reading(math.nan, math.nan)
+    ratio = dividend.value / divisor.value
+    return Reading(ratio, math.hypot(dividend.error, ratio * divisor.error) / abs(divisor.value))
+
+
+def _of_matrix(selection: Selection, matrix: Matrix) -> list[Reading]:
+    if selection.relative_to is not None:
+        raise UnreadableError(f"{matrix.name} is a matrix; `relative_to` has no meaning here")
+    rows = _indices(selection.row, matrix.rows, None, f"the rows of {matrix.name}")
+    columns = _indices(selection.at, matrix.columns, None, f"the columns of {matrix.name}")
+    return [Reading(matrix.values[row][column], math.nan) for row in rows for column in columns]
+
+
+def _indices(
+    at: float | str | list[float] | list[str] | None,
+    places: Sequence[float | str],
+    inside: list[bool] | None,
+    what: str,
+) -> list[int]:
+    if at is None:
+        return list(range(len(places)))
+    if at in ("inside", "beyond") and inside is not None:
+        return [index for index, flag in enumerate(inside) if flag == (at == "inside")]
+    wanted: list[Any] = [*at] if isinstance(at, list) else [at]
+    found = []
+    for place in wanted:
+        index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
+        if index is None:
+            known = [_place(each) for each in places]
+            words = [*known, *(("inside", "beyond") if inside is not None else ())]
+            guess = did_you_mean(place, words) if isinstance(place, str) else ""
+            listed = shorten(", ".join(known), 200, placeholder=" ...")
+            raise UnreadableError(f"{_place(place)} is not among {what}: {listed}.{guess}")
+        found.append(index)
+    return found
+
+
+def _same_place(asked: float | str, known: float | str) -> bool:
+    if isinstance(asked, str) or isinstance(known, str):
+        return _place(asked) == _place(known)
+    return math.isclose(asked, known)
+
+
+def _place(place: float | str) -> str:
+    return place if isinstance(place, str) else f"{place:g}"
+
+
+def _places(selection: Selection) -> str:
+    return " and ".join(str(p) for p in (selection.row, selection.at) if p is not None) or "any place"
