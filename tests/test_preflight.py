@@ -12,7 +12,7 @@ from hf_models import request
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Condition, Interface, Metric, Subject, Task
-from harness.preflight import DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, SEEDS_ALIKE, inspect
+from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, inspect
 from harness.registry import default_registry
 from harness.suites import Request
 from harness.targets import find, load
@@ -210,7 +210,7 @@ CAUGHT = [
     (BatchMean, MIXES),
     (Remembers, KEEPS_STATE),
     (Counts, KEEPS_STATE),
-    (OwnSeed, SEEDS_ALIKE),
+    (OwnSeed, ALIKE),
     (Drops, DRAWS),
     (NumpyNoise, DRAWS),
     (Probabilities, PROBABILITIES),
