@@ -212,7 +212,7 @@ def prefixes(case: ModelCase) -> str:
     wholes = [(short, case.run(model, short), list(range(1, TIME)))]
     if longer:
         inputs, whole = longer[-1]
-        wholes.append((inputs, whole, [*(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
+        wholes.append((inputs, whole, [TIME, *(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
     for inputs, whole, starts in wholes:
         for length in starts:
             part = case.run(model, inputs[:, :length])
