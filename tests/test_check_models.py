@@ -222,6 +222,21 @@ class ScalesLater(Base):
         return (x * angle.cos()[:, None]).cumsum(1)
 
 
+class AheadBehindMask(LooksAhead):
+    """The same, with an id that is never right: its outputs dwarf all others."""
+
+    def forward(self, tokens):
+        outputs = super().forward(tokens)
+        return torch.cat([torch.full_like(outputs[..., :1], -1e30), outputs[..., 1:]], -1)
+
+
+class ReturnsNothing(Base):
+    """Its `train` and `eval` give back no model, which nobody needs."""
+
+    def train(self, mode=True):
+        super().train(mode)
+
+
 class OnlyAt(Base):
     """Sees ahead in sequences of 21 tokens and in no others."""
 
@@ -437,6 +452,7 @@ CAUGHT = [
     (Bidirectional, "causal", "the whole sequence to its end, in `rnn`, an nn.LSTM with bidirectional=True"),
     (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
     (AheadLater, "causal", "in AheadLater.forward: changing the tokens from 15 on, of 16, changes outputs before them"),
+    (AheadBehindMask, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
     (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'all'"),
     (Probabilities, "logits", "its outputs are probabilities"),
     (ScalesLater, "prefixes", "of 256 tokens are others than those for these 13 alone"),
@@ -567,7 +583,7 @@ def test_chaos_is_no_dependence_on_the_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex]
+    "model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex, ReturnsNothing]
 )
 def test_a_right_model_passes(model: type) -> None:
     """No check cries wolf at small models that are in order."""

@@ -50,9 +50,9 @@ def found(build: Callable[[], nn.Module], task: Task | None = None, *, trained_e
         return build()
 
     with torch.random.fork_rng():
-        subject = Subject(
-            construct(0).eval(), task or Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8
-        )
+        model = construct(0)
+        model.eval()
+        subject = Subject(model, task or Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8)
         return inspect(subject, None if trained_elsewhere else lambda: construct(1))
 
 
@@ -266,6 +266,13 @@ class Complex(Base):
         return (x * self.turn).cumsum(1).real
 
 
+class ReturnsNothing(Base):
+    """Its `train` and `eval` give back no model, which nobody needs."""
+
+    def train(self, mode: bool = True) -> None:  # type: ignore[override]
+        super().train(mode)
+
+
 class Short(Ahead):
     """Sees ahead where it runs: at no length of the task."""
 
@@ -275,7 +282,9 @@ class Short(Ahead):
         return super().mix(x)
 
 
-@pytest.mark.parametrize("model", [Base, Everything, LogProbabilities, Constant, NoParameters, Complex, Short])
+@pytest.mark.parametrize(
+    "model", [Base, Everything, LogProbabilities, Constant, NoParameters, Complex, ReturnsNothing, Short]
+)
 def test_what_is_no_mistake_is_not_mentioned(model: type[nn.Module]) -> None:
     """Among them a model that says that it sees all, one with constants for weights, and one that cannot run."""
     assert found(model) == []
