@@ -85,7 +85,7 @@ def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[s
     if sees not in SEES:
         found.append(f"it says sees = {sees!r}, which is none of {', '.join(map(repr, SEES))}; 'past' is assumed")
     first = [_run(model, sample) for sample in samples]
-    _run(model, samples[-1].flip(1))
+    _run(model, changed(samples[-1]))
     again = [_run(model, sample) for sample in samples]
     ran = [(sample, before) for sample, before in zip(samples, first, strict=True) if before is not None]
     if not ran:
