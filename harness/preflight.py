@@ -86,7 +86,7 @@ def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[s
     if sees not in SEES:
         found.append(f"it says sees = {sees!r}, which is none of {', '.join(map(repr, SEES))}; 'past' is assumed")
     first = [_run(model, sample) for sample in samples]
-    _run(model, samples[-1].flip(1))
+    _run(model, changed(samples[-1]))
     again = [_run(model, sample) for sample in samples]
     ran = [(sample, before) for sample, before in zip(samples, first, strict=True) if before is not None]
     if not ran:
@@ -207,7 +207,9 @@ def _run(model: nn.Module, tokens: Tensor, seed: int = 0) -> Tensor | None:
 
 def _constructed(twin: Callable[[], nn.Module], sample: Tensor) -> nn.Module | None:
     try:
-        model = twin().to(sample.device).eval()
+        model = twin()
+        model.to(sample.device)
+        model.eval()
     except (Exception, SystemExit):
         return None
     if any(is_lazy(parameter) for parameter in model.parameters()):
@@ -219,6 +221,8 @@ def _constructed(twin: Callable[[], nn.Module], sample: Tensor) -> nn.Module | N
 
 def _alike(one: nn.Module, other: nn.Module) -> bool:
     """Whether two seeds gave one model, although it has weights that are no constants."""
+    if any(is_lazy(parameter) for parameter in one.parameters()):
+        return False
     first, second = ({**dict(each.named_parameters()), **dict(each.named_buffers())} for each in (one, other))
     drawn = any(bool((each != each.flatten()[:1]).any()) for each in one.parameters())
     return drawn and first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
@@ -236,9 +240,11 @@ def _woken(model: nn.Module) -> nn.Module:
 def _copied(model: nn.Module) -> nn.Module | None:
     """A copy with the same parameters and its own buffers and attributes; None where it cannot be copied."""
     try:
-        return copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()}).eval()
+        own = copy.deepcopy(model, {id(parameter): parameter for parameter in model.parameters()})
+        own.eval()
     except Exception:
         return None
+    return own
 
 
 @contextmanager

@@ -11,6 +11,7 @@ GROUPED = {**WIDE, "num_key_value_heads": 2, "head_dim": 8}
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "gpt2": {**COMMON, "max_position_embeddings": 24},
+    "bert": WIDE,
     "llama": GROUPED,
     "qwen3": GROUPED,
     "gpt_neox": WIDE,

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
+from harness.registry import default_registry
+from harness.testing.installed import check_one
 
 GRU = """
 from torch import nn
@@ -110,9 +112,24 @@ def test_a_broken_plugin_is_reported(
 
 
 def test_a_plugin_with_required_arguments_waits_for_them(plugin_file: Callable[..., str]) -> None:
-    """It is not failed, and the message says what to give."""
+    """The message says what to give; named beside others, it is not passed over."""
     path = plugin_file(GRU)
-    result = harness("check", f"{path}:Needs")
-    assert result.exit_code == 0
-    assert f"it cannot be built without width; check {path}:Needs:width=..." in result.stdout
-    assert "17 passed" in harness("check", f"{path}:Needs:width=8").stdout
+    for others in ([], ["accuracy"]):
+        result = harness("check", f"{path}:Needs", *others)
+        assert result.exit_code == 1
+        assert "failed" not in result.stdout
+        said = f"nothing was checked: it cannot be built without width; check {path}:Needs:width=..."
+        assert said in result.stdout
+    result = harness("check", f"{path}:Needs:width=8")
+    assert (result.exit_code, "nothing was checked" in result.stdout) == (0, False)
+
+
+def test_what_cannot_be_built_without_arguments_does_not_fail_a_check_of_everything(
+    plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else was checked; if nothing was, that is no success."""
+    path = plugin_file(GRU)
+    needs, complete = (check_one(default_registry(), "model", f"{path}:{name}") for name in ("Needs", "GRU"))
+    for reports, code in (([needs, complete], 0), ([needs], 1), ([], 1)):
+        monkeypatch.setattr("harness.testing.installed.check_installed", lambda *a, reports=reports: iter(reports))
+        assert harness("check").exit_code == code

@@ -1,5 +1,7 @@
 """Checks of models catch what they are for, name it, and pass what is right."""
 
+import types
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,10 @@ import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import nn
 
+from harness.contracts import Condition, Interface, Skip
 from harness.testing import MODEL_CHECKS, check_model
 from harness.testing.models import model_checker
-from harness.testing.samples import Attending, Recurrent
+from harness.testing.samples import Attending, Marked, Recurrent
 
 
 class Base(nn.Module):
@@ -199,6 +202,92 @@ class CentredConvolution(Base):
         return self.conv(x.mT).mT
 
 
+class AheadLater(Base):
+    """Sees ahead in sequences longer than `beyond`."""
+
+    beyond = 13
+
+    def mix(self, x):
+        return x + x.roll(-1, 1) if x.shape[1] > self.beyond else x
+
+
+class ScalesLater(Base):
+    """Turns by another angle in sequences longer than `beyond`, as dynamic NTK scaling of rotary positions does."""
+
+    beyond = 13
+
+    def mix(self, x):
+        base = 100.0 if x.shape[1] <= self.beyond else 400.0
+        angle = torch.arange(x.shape[1], dtype=x.dtype, device=x.device) * base**-0.5
+        return (x * angle.cos()[:, None]).cumsum(1)
+
+
+class AheadBehindMask(LooksAhead):
+    """The same, with an id that is never right: its outputs dwarf all others."""
+
+    def forward(self, tokens):
+        outputs = super().forward(tokens)
+        return torch.cat([torch.full_like(outputs[..., :1], -1e30), outputs[..., 1:]], -1)
+
+
+class ReturnsNothing(Base):
+    """Its `train` and `eval` give back no model, which nobody needs."""
+
+    def train(self, mode=True):
+        super().train(mode)
+
+
+class OnlyAt(Base):
+    """Sees ahead in sequences of 21 tokens and in no others."""
+
+    def mix(self, x):
+        return x + x.roll(-1, 1) if x.shape[1] == 21 else x
+
+
+class Chaos(Base):
+    """A logistic map, which makes everything of a difference in the last bit."""
+
+    def mix(self, x):
+        states, state = [], x[:, 0].sigmoid() * (1 + x.shape[1] * torch.finfo(x.dtype).eps)
+        for step in x.unbind(1):
+            state = (4 * state * (1 - state) * (1 - 1e-6 * step.sigmoid())).clamp(0, 1)
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+class Probabilities(Base):
+    def forward(self, tokens):
+        return super().forward(tokens).softmax(-1)
+
+
+class LogProbabilities(Base):
+    def forward(self, tokens):
+        return super().forward(tokens).log_softmax(-1)
+
+
+class Complex(Base):
+    """A linear recurrence with complex weights."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.turn = nn.Parameter(0.5 * torch.exp(1j * torch.rand(8)))
+
+    def mix(self, x):
+        states, state = [], torch.zeros_like(x[:, 0] * self.turn)
+        for step in x.unbind(1):
+            state = self.turn * state + step
+            states.append(state)
+        return torch.stack(states, 1).real
+
+
+class Encoder(Bidirectional):
+    sees = "all"
+
+
+class Misspelt(Bidirectional):
+    sees = "al"
+
+
 class DividesByLength(Base):
     def mix(self, x):
         return x.cumsum(1) / x.shape[1]
@@ -378,6 +467,11 @@ CAUGHT = [
     (LooksAheadBehindZero, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
     (Bidirectional, "causal", "the whole sequence to its end, in `rnn`, an nn.LSTM with bidirectional=True"),
     (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
+    (AheadLater, "causal", "in AheadLater.forward: changing the tokens from 15 on, of 16, changes outputs before them"),
+    (AheadBehindMask, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
+    (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'all'"),
+    (Probabilities, "logits", "its outputs are probabilities"),
+    (ScalesLater, "prefixes", "of 256 tokens are others than those for these 13 alone"),
     (DividesByLength, "prefixes", "they depend on the length of the sequence"),
     (FalsePadding, "padding", "token 0 is padding, but appending it changes the outputs"),
     (Limited, "lengths", "it states no max_length, but 53 tokens raise IndexError"),
@@ -409,6 +503,7 @@ def test_a_wrong_model_is_caught_by_the_check_for_it(model: type, name: str, sai
 
 
 ALONE = (Random, Remembers, BatchStatistics, LooksAhead, Bidirectional, DividesByLength, Unused, LeftBehind, Overwrites)
+ALONE += (AheadLater, ScalesLater, Probabilities)
 
 
 @pytest.mark.parametrize("model", ALONE)
@@ -418,7 +513,7 @@ def test_one_mistake_is_one_failure(model: type) -> None:
     report = check_model(model)
     assert [result.check.name for result in report.failed] == [expected]
     waiting = [result.message for result in report.results if result.message.startswith("waits for")]
-    assert expected in ("causal", "prefixes", "gradients", "devices", "input_untouched") or waiting
+    assert expected in ("causal", "prefixes", "gradients", "devices", "input_untouched", "logits") or waiting
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 5])
@@ -431,7 +526,81 @@ def test_how_far_a_model_looks_ahead_is_said(ahead: int) -> None:
     assert f"it sees {tokens} ahead" in model_checker(model).result("causal").message
 
 
-@pytest.mark.parametrize("model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns])
+@pytest.mark.parametrize("beyond", [12, 13, 15, 16, 63, 64, 127, 200])
+@pytest.mark.parametrize(("model", "check"), [(AheadLater, "causal"), (ScalesLater, "prefixes")])
+def test_what_changes_with_the_length_is_caught_at_any_length(model: type, check: str, beyond: int) -> None:
+    """Not at the length of the short witness alone."""
+    kind = type("Later", (model,), {"beyond": beyond})
+    kind.__init__ = lambda self, vocab_size: model.__init__(self, vocab_size)
+    kind.__init__.__annotations__ = {"vocab_size": int}
+    assert model_checker(kind).result(check).status == "failed"
+
+
+def test_the_lengths_of_a_task_are_looked_at() -> None:
+    """And the longest that a model takes."""
+
+    class Asks21(Marked):
+        def conditions(self):
+            return [Condition(distance, inside=True) for distance in (1, 19)]
+
+    assert model_checker(OnlyAt).result("causal").status == "passed"
+    result = model_checker(OnlyAt, task=Asks21()).result("causal")
+    assert (result.status, "of 21, changes outputs before them" in result.message) == ("failed", True)
+    limited = type("Limited21", (OnlyAt,), {"max_length": 21})
+    assert model_checker(limited).result("causal").status == "failed"
+
+
+def test_a_model_that_says_that_it_sees_all_is_not_asked_to_be_causal() -> None:
+    """All other checks are as for any model."""
+    report = check_model(Encoder)
+    assert report.ok, str(report)
+    assert {name for name in ("causal", "prefixes") if report[name].status == "not applicable"} == {
+        "causal",
+        "prefixes",
+    }
+
+
+def test_a_pretrained_model_is_checked_with_its_own_vocabulary() -> None:
+    """Which its tokenizer knows; it is not trained. Without one it says what is missing, and that is no success."""
+
+    class Unknown(Base):
+        def __init__(self, vocab_size: int) -> None:
+            if vocab_size != 17:
+                raise Skip("it has 17 token ids")
+            super().__init__(vocab_size)
+
+        @staticmethod
+        def pretrained() -> bool:
+            return True
+
+    class Known(Unknown):
+        @staticmethod
+        def tokenizer():
+            return types.SimpleNamespace(size=17)
+
+    class Refuses(Known):
+        @staticmethod
+        def check_tokenizer() -> None:
+            raise ValueError("the file words.txt is missing")
+
+    report = check_model(Known)
+    assert report.ok, str(report)
+    assert "17" in report["shape"].message
+    assert report["gradients"].status == "not applicable"
+    for model, said in ((Unknown, "no tokenizer"), (Refuses, "words.txt is missing")):
+        with pytest.raises(AssertionError, match=f"nothing was checked: .*{said}"):
+            check_model(model).raise_if_failed()
+        assert check_model(model, interface=Interface(17, 17)).ok
+
+
+def test_chaos_is_no_dependence_on_the_length() -> None:
+    """Where rounding grows until nothing can be compared, nothing is said."""
+    assert "rounding grows" in model_checker(Chaos).result("prefixes").message
+
+
+@pytest.mark.parametrize(
+    "model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex, ReturnsNothing]
+)
 def test_a_right_model_passes(model: type) -> None:
     """No check cries wolf at small models that are in order."""
     report = check_model(model)

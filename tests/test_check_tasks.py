@@ -2,15 +2,17 @@
 
 import copy
 import itertools
+import math
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from pydantic import PositiveInt
 
-from harness import Condition, Interface, Metric, Task
+from harness import Batch, Condition, Interface, Metric, Task
 from harness.testing import TASK_CHECKS, check_task
 from harness.testing.samples import ANSWERS, VOCABULARY, Marked, Numbers, Plain
 from harness.testing.tasks import task_checker
@@ -293,6 +295,73 @@ class WrongChance(Marked):
     metrics = {"accuracy": Metric("share", chance=0.5, best=1.0)}
 
 
+class Adding(Task):
+    """Sum the two marked numbers of a sequence (Hochreiter and Schmidhuber, 1997): the variance of a sum is 1/6."""
+
+    interface = Interface(2, 1, input="vectors", output="numbers")
+    metrics = {"error": Metric("squared error", chance=1 / 6, best=0.0, higher_is_better=False)}
+    nothing = math.nan
+
+    def conditions(self):
+        return [Condition(length, inside=length < 20) for length in (4, 8, 16, 32, 64)]
+
+    def train(self, batch_size, generator):
+        while True:
+            yield self.evaluate(Condition(8, inside=True), batch_size, generator)
+
+    def evaluate(self, condition, examples, generator):
+        length = int(condition.x)
+        values, marks = torch.rand(examples, length, generator=generator), torch.zeros(examples, length)
+        marks.scatter_(1, torch.rand(examples, length, generator=generator).topk(2, 1).indices, 1.0)
+        targets = torch.full((examples, length, 1), self.nothing)
+        targets[:, -1, 0] = (values * marks).sum(1)
+        return Batch(torch.stack([values, marks], 2), targets, torch.ones(examples, length, dtype=torch.bool))
+
+    def loss(self, outputs, batch):
+        known = ~batch.targets.isnan()
+        return F.mse_loss(outputs[known], batch.targets[known])
+
+    def score(self, outputs, batch):
+        return {"error": (outputs[:, -1, 0] - batch.targets[:, -1, 0]).square()}
+
+
+class AddingMarked(Adding):
+    """The same with zeros for no target, and the query marked."""
+
+    nothing = 0.0
+
+    def evaluate(self, condition, examples, generator):
+        batch = super().evaluate(condition, examples, generator)
+        cue, last = batch.tokens[..., 1].argmax(1), torch.full((examples,), batch.tokens.shape[1] - 1)
+        return replace(batch, cue=cue, query=last)
+
+    def loss(self, outputs, batch):
+        return F.mse_loss(outputs[:, -1], batch.targets[:, -1])
+
+    def partners(self, batch, generator):
+        return torch.arange(len(batch)).roll(1)
+
+
+class AddingByChance(Adding):
+    metrics = {"error": Metric("squared error", chance=1 / 3, best=0.0, higher_is_better=False)}
+
+
+class AddingWithNaN(Adding):
+    def loss(self, outputs, batch):
+        return F.mse_loss(outputs, batch.targets)
+
+
+class AddingEverywhere(Adding):
+    def loss(self, outputs, batch):
+        return F.mse_loss(outputs, batch.targets.nan_to_num(0.0))
+
+
+class AddingNothing(Adding):
+    def evaluate(self, condition, examples, generator):
+        batch = super().evaluate(condition, examples, generator)
+        return replace(batch, targets=torch.full_like(batch.targets, math.nan))
+
+
 class FalseOracle(Marked):
     def perfect(self, batch):
         return torch.zeros(*batch.tokens.shape, VOCABULARY)
@@ -342,6 +411,10 @@ CAUGHT = [
     (Percent, "perfect", "has accuracy = 100; best is said to be 1"),
     (FalseOracle, "perfect", "best is said to be 1"),
     (WrongChance, "chance", "chance is said to be accuracy = 0.5, but guessing gives"),
+    (AddingByChance, "chance", "chance is said to be error = 0.3333, but guessing gives"),
+    (AddingWithNaN, "loss", "one finite number is expected (targets that are NaN do not count)"),
+    (AddingEverywhere, "loss", "the loss has a gradient at positions whose target is nan"),
+    (AddingNothing, "masks", "some examples have no target at all"),
     (CountsEverything, "chance", "chance is said to be accuracy = 0.25, but guessing gives"),
 ]
 
@@ -378,7 +451,7 @@ def test_one_mistake_is_one_failure(task: type) -> None:
     assert [result.check.name for result in check_task(task).failed] == [expected]
 
 
-@pytest.mark.parametrize("task", [Marked, Finite, Plain, Numbers])
+@pytest.mark.parametrize("task", [Marked, Finite, Plain, Numbers, Adding, AddingMarked])
 def test_a_right_task_passes(task: type[Task]) -> None:
     """With marks or without, with tokens or with real numbers."""
     report = check_task(task)

@@ -1,5 +1,6 @@
 """Models of transformers: the probes answer for architectures that nobody here wrote."""
 
+import json
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -318,6 +319,21 @@ def test_a_pretrained_model_faces_the_task_it_was_trained_on_and_no_other(tmp_pa
     assert mine.trained is None
     assert theirs.status == "skipped"
     assert "has 40 token ids, the task 18" in (theirs.reason or "")
+
+
+def test_a_pretrained_model_is_checked_with_its_own_vocabulary(tmp_path: Path) -> None:
+    """All that its behaviour decides; an encoder that was saved is caught. Without a tokenizer nothing is checked."""
+    result = invoke("check", f"hf:path={save(tmp_path / 'gpt2', tokenizer=tokenizer('words'))}", "--format", "json")
+    checks = {check["check"]: check["status"] for check in json.loads(result.stdout)[0]["checks"]}
+    assert result.exit_code == 0
+    assert {name for name, status in checks.items() if status == "not applicable"} == {"padding", "gradients"}
+    result = invoke("check", f"hf:path={save(tmp_path / 'bare')}")
+    assert result.exit_code == 1
+    assert "nothing was checked" in result.stdout
+    assert "has no tokenizer" in result.stdout
+    result = invoke("check", f"hf:path={save(tmp_path / 'bert', 'bert', tokenizer('words'))}")
+    assert result.exit_code == 1
+    assert "failed: causal" in result.stdout
 
 
 def test_weights_that_would_be_random_are_refused(tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def found(build: Callable[[], nn.Module], task: Task | None = None, *, trained_e
         return build()
 
     with torch.random.fork_rng():
-        subject = Subject(
-            construct(0).eval(), task or Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8
-        )
+        model = construct(0)
+        model.eval()
+        subject = Subject(model, task or Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8)
         return inspect(subject, None if trained_elsewhere else lambda: construct(1))
 
 
@@ -112,6 +112,13 @@ class Ahead(Base):
         return x + x.roll(-1, 1)
 
 
+class OncePeeking(Base):
+    """The first output reads the sixth token, wherever the sequence ends."""
+
+    def mix(self, x: Tensor) -> Tensor:
+        return torch.cat([x[:, :1] + x[:, 5:6], x[:, 1:]], 1)
+
+
 class FarAhead(Base):
     """Sees ahead in longer sequences only."""
 
@@ -166,6 +173,16 @@ class Remembers(Base):
         return states
 
 
+class Previous(Base):
+    """Adds what the call before it saw, and its own in the first call."""
+
+    last: Tensor | None = None
+
+    def mix(self, x: Tensor) -> Tensor:
+        seen, self.last = self.last, x.mean((0, 1))
+        return x + (self.last if seen is None else seen)
+
+
 class Counts(Base):
     def __init__(self) -> None:
         super().__init__()
@@ -203,6 +220,7 @@ class Misspelt(Base):
 
 CAUGHT = [
     (Ahead, "not causal: changing the last 1 of 7 tokens"),
+    (OncePeeking, "not causal: changing the last 4 of 7 tokens"),
     (FarAhead, "not causal: changing the last 1 of 40 tokens"),
     (AheadBehindZero, "not causal: changing the last 1 of 7 tokens"),
     (AheadBehindMask, "not causal: changing the last 1 of 7 tokens"),
@@ -223,6 +241,41 @@ def test_one_mistake_is_one_sentence(model: type[nn.Module], said: str) -> None:
     """And no other one."""
     (sentence,) = found(model)
     assert said in sentence
+
+
+def test_what_the_last_call_saw_is_seen_at_one_length_too() -> None:
+    """Between two calls with the same input there is one with another."""
+    assert KEEPS_STATE in found(Previous, OneLength())
+
+
+def test_a_copy_of_a_pretrained_model_takes_no_memory_for_weights() -> None:
+    """It shares them."""
+    places = set()
+
+    class Placed(Base):
+        def mix(self, x: Tensor) -> Tensor:
+            places.add(self.head.weight.data_ptr())
+            return x
+
+    model = Placed().eval()
+    subject = Subject(model, Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8)
+    assert inspect(subject) == []
+    assert places == {model.head.weight.data_ptr()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rounding_is_no_mistake(dtype: torch.dtype) -> None:
+    """One part in a hundred is what bfloat16 cannot tell, and float32 can."""
+
+    class Rounds(Base):
+        def __init__(self) -> None:
+            super().__init__()
+            self.to(dtype)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return super().forward(tokens) * (1 + 0.01 * tokens[:, -1:, None] / VOCABULARY)
+
+    assert bool(found(Rounds)) == (dtype == torch.float32)
 
 
 @pytest.mark.parametrize("model", [Ahead, BatchMean, Remembers, Drops])
@@ -266,6 +319,13 @@ class Complex(Base):
         return (x * self.turn).cumsum(1).real
 
 
+class ReturnsNothing(Base):
+    """Its `train` and `eval` give back no model, which nobody needs."""
+
+    def train(self, mode: bool = True) -> None:  # type: ignore[override]
+        super().train(mode)
+
+
 class Short(Ahead):
     """Sees ahead where it runs: at no length of the task."""
 
@@ -275,7 +335,9 @@ class Short(Ahead):
         return super().mix(x)
 
 
-@pytest.mark.parametrize("model", [Base, Everything, LogProbabilities, Constant, NoParameters, Complex, Short])
+@pytest.mark.parametrize(
+    "model", [Base, Everything, LogProbabilities, Constant, NoParameters, Complex, ReturnsNothing, Short]
+)
 def test_what_is_no_mistake_is_not_mentioned(model: type[nn.Module]) -> None:
     """Among them a model that says that it sees all, one with constants for weights, and one that cannot run."""
     assert found(model) == []
@@ -313,6 +375,7 @@ def test_nothing_is_changed(trained_elsewhere: bool) -> None:
             tokens[:] = 0
             return outputs
 
+    np.random.seed(123)
     model = All().train()
     subject = Subject(model, Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8)
     data = {each: subject.batch(each).tokens.clone() for each in subject.task.conditions()}

@@ -97,7 +97,8 @@ class ModelCase:
             model = self.target.build(self.arguments, vocab_size=self.interface.input_size, interface=self.interface)
         if not isinstance(model, nn.Module):
             raise Failed(f"it gave a {type(model).__name__}, which is no torch.nn.Module", place(self.target.code))
-        return model.eval()
+        model.eval()
+        return model
 
     def inputs(self, batch: int = BATCH, time: int = TIME, seed: int = 0) -> Tensor:
         """Random tokens, or vectors in float32."""
@@ -177,7 +178,8 @@ class ModelCase:
         model, nudged = self.fresh(), self.fresh()
         with random_state_restored(), torch.no_grad():
             for parameter in nudged.parameters():
-                parameter.mul_(1 + 8 * torch.finfo(parameter.dtype).eps * torch.randn_like(parameter))
+                if parameter.is_floating_point() or parameter.is_complex():
+                    parameter.mul_(1 + 8 * torch.finfo(parameter.dtype).eps * torch.randn_like(parameter))
         return self.differ(self.run(nudged, inputs), self.run(model, inputs))
 
     @cached_property

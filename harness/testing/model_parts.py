@@ -141,7 +141,8 @@ def _state(model: nn.Module, case: ModelCase) -> str:
 
 def autocast(case: ModelCase) -> str:
     """Forward and backward; without oneDNN, whose bfloat16 kernels some processors lack."""
-    model, inputs = case.build().train(), case.inputs()
+    model, inputs = case.build(), case.inputs()
+    model.train()
     with warnings.catch_warnings(), torch.enable_grad():
         warnings.simplefilter("ignore")  # torch warns of its own flag
         plain = torch.backends.mkldnn.flags(enabled=False)

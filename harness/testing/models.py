@@ -40,7 +40,8 @@ def shape(case: ModelCase) -> str:
     inputs = case.inputs()
     expected = (*inputs.shape[:2], case.interface.output_size)
     for mode in (False, True):
-        model = case.build().train(mode)
+        model = case.build()
+        model.train(mode)
         with torch.no_grad():
             outputs = model(inputs)
         when = "training" if mode else "evaluation"
@@ -129,7 +130,7 @@ def batch_invariant(case: ModelCase) -> None:
     together = case.run(model, inputs)
     for row in range(len(inputs)):
         alone = case.run(model, inputs[row : row + 1])
-        if case.differ(together[row : row + 1], alone, together.abs().max().item()):
+        if case.differ(together[row : row + 1], alone, magnitude(together)):
             part = _mixing_part(case, inputs, row)
             raise Failed(
                 f"an example's outputs depend on the other examples of its batch (batch statistics?), in {part.words}",
@@ -151,7 +152,7 @@ def causal(case: ModelCase) -> str:
     inputs, model = case.inputs(), case.fresh()
     _sees_the_past_only(model)
     before = case.run(model, inputs)
-    scale = before.abs().max().item()
+    scale = magnitude(before)
     ahead, example = 0, (0, 0)
     for position in range(1, TIME):
         after = case.run(model, changed(inputs, times=slice(position, position + 1)))
@@ -212,7 +213,7 @@ def prefixes(case: ModelCase) -> str:
     wholes = [(short, case.run(model, short), list(range(1, TIME)))]
     if longer:
         inputs, whole = longer[-1]
-        wholes.append((inputs, whole, [*(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
+        wholes.append((inputs, whole, [TIME, *(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
     for inputs, whole, starts in wholes:
         for length in starts:
             part = case.run(model, inputs[:, :length])
