@@ -12,8 +12,8 @@ from harness_plugins.models.gpt import GPT
 from harness_plugins.probes import edge_cut
 from harness_plugins.probes.cuts import Outcome, Scores, Untouched, run_cuts
 from harness_plugins.probes.edge_cut import EdgeCut, cue_and_sham
-from harness_plugins.probes.looks import Looks
-from harness_plugins.probes.reliance import Share, disagreements, reliance
+from harness_plugins.probes.looks import Looks, Share
+from harness_plugins.probes.reliance import disagreements, reliance
 from harness_plugins.tasks.farm_agreement import NOUN_IDS, VERB_IDS, FarmAgreement
 from harness_plugins.tasks.recall import KEYS, VOCABULARY, Recall
 from measured import cell, measure, scalar
@@ -158,7 +158,7 @@ class TestNothingIsClaimed:
         found = measure(EdgeCut(), model(), task)
         after_cut = scalar(found, "score_after_cut")
         assert after_cut.verdict == words
-        assert max(value for row in _column(found["by_head"], "attention") if (value := row) == value) > 0.9
+        assert max(share for share in _column(found["by_head"], "attention") if not math.isnan(share)) > 0.9
         if words == "has not learned":
             assert scalar(found, "disagreements").value == 0
         else:

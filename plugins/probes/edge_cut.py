@@ -16,15 +16,15 @@ from harness_plugins.probes.conditions import (
     uniform_share,
 )
 from harness_plugins.probes.cuts import Cut, Outcome, Scores, Untouched, run_cuts, run_untouched
-from harness_plugins.probes.looks import left_out, readable
-from harness_plugins.probes.reliance import Share, disagreements, first_position, reliance
-from jaxtyping import Bool, Float
+from harness_plugins.probes.looks import Share, head_shares, left_out, readable, role_shares
+from harness_plugins.probes.reliance import disagreements, first_position, reliance
+from jaxtyping import Bool
 from pydantic import PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject, Task
 from harness.attention import Layer, select
-from harness.contracts import seeded, standard_error
+from harness.contracts import seeded
 from harness.errors import RequestError
 
 
@@ -117,8 +117,15 @@ class EdgeCut:
         batch, whole, found = batches[farthest], untouched[farthest], outcomes[farthest]
         masks = {"cue": cue_mask(batch), **roles_before(batch, task.roles)}
         names = [name for name in (*masks, "first position", "sham") if name in found]
-        yield table("by_role", task, whole, {name: found[name] for name in names}, looks(whole, layers, masks), "cut")
-        shares = head_shares(whole, layers, masks["cue"])
+        yield table(
+            "by_role",
+            task,
+            whole,
+            {name: found[name] for name in names},
+            role_shares(whole.looks, layers, masks),
+            "cut",
+        )
+        shares = head_shares(whole.looks, layers, masks["cue"])
         names = [name for name in (*chosen, "query alone", "query alone, sham") if name in found]
         yield table("by_head", task, whole, {name: found[name] for name in names}, shares, "cue cut in")
         yield from reliance(subject, whole, found)
@@ -220,27 +227,6 @@ def cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
         drawn = others.where(has[:, None], True).double().cpu().multinomial(1, generator=generator).to(cue.device)
         cuts.append(Cut("sham", (positions == drawn) & has[:, None]))
     return cuts
-
-
-def looks(whole: Untouched, layers: Sequence[Layer], masks: dict[str, Bool[Tensor, "batch time"]]) -> dict[str, Share]:
-    """The query's attention to each set of tokens, averaged over layers and heads."""
-    mean = torch.stack([row.mean(1) for row in whole.looks.of(layers)]).mean(0)
-    return {name: share_of((mean * mask).sum(1)) for name, mask in masks.items()}
-
-
-def head_shares(whole: Untouched, layers: Sequence[Layer], cue: Bool[Tensor, "batch time"]) -> dict[str, Share]:
-    """The attention to the cue of every head and, averaged over heads, of every layer."""
-    shares = {}
-    for layer, row in zip([layer for layer in layers if not layer.misfit], whole.looks.of(layers), strict=True):
-        each = (row * cue[:, None]).sum(2)
-        shares[layer.name] = share_of(each.mean(1))
-        shares |= {name: share_of(each[:, head]) for head, name in enumerate(layer.head_names)}
-    return shares
-
-
-def share_of(values: Float[Tensor, " batch"]) -> Share:
-    """A mean over examples."""
-    return Share(values.mean().item(), standard_error(values))
 
 
 def second_metric(task: Task) -> str | None:

@@ -1,15 +1,16 @@
 """Attention at the query, in the layers whose patterns can be read token by token."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from harness_plugins.probes.conditions import marked
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from harness import Batch, Scalar, Skip
 from harness.attention import Layer, Seen
+from harness.contracts import standard_error
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,34 @@ def left_out(layers: Sequence[Layer]) -> Iterator[Scalar]:
     if reasons:
         value, verdict = float(len(reasons)), "; ".join(reasons)
         yield Scalar(name="layers_left_out", unit="layers", value=value, verdict=verdict, headline=True)
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of attention, with its standard error over the examples."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: Float[Tensor, " batch"]) -> "Share":
+        """The mean over examples."""
+        return cls(values.mean().item(), standard_error(values))
+
+
+def role_shares(
+    looks: Looks, layers: Sequence[Layer], masks: Mapping[str, Bool[Tensor, "batch time"]]
+) -> dict[str, Share]:
+    """The query's attention to each set of tokens, averaged over layers and heads."""
+    mean = torch.stack([row.mean(1) for row in looks.of(layers)]).mean(0)
+    return {name: Share.of((mean * mask).sum(1)) for name, mask in masks.items()}
+
+
+def head_shares(looks: Looks, layers: Sequence[Layer], cue: Bool[Tensor, "batch time"]) -> dict[str, Share]:
+    """The attention to the cue of every head and, averaged over heads, of every layer."""
+    shares = {}
+    for layer, row in zip([layer for layer in layers if not layer.misfit], looks.of(layers), strict=True):
+        each = (row * cue[:, None]).sum(2)
+        shares[layer.name] = Share.of(each.mean(1))
+        shares |= {name: Share.of(each[:, head]) for head, name in enumerate(layer.head_names)}
+    return shares

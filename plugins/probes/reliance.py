@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from harness_plugins.probes.conditions import learned, skill, skill_error
 from harness_plugins.probes.cuts import Outcome, Scores, Untouched
+from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
 from harness.statistics import NEAR, settled
@@ -15,14 +15,6 @@ LOOKS = 0.3
 
 MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """A share of attention, with its standard error over the examples."""
-
-    value: float
-    error: float
 
 
 def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]) -> Iterator[Scalar]:
