@@ -28,9 +28,10 @@ def all_directions(
     of the Jacobian of one position's outputs.
 
     Logits are taken without their mean over the classes, which no probability depends on. Of more than 32 outputs, 16
-    random orthonormal directions are drawn for each example. The sum is then right on average; for one example the
-    norm's standard error is at most sqrt(1 / 32), 18 %, if all outputs move together, and less the more ways they move
-    in. The draws of different examples are independent, so that their standard error contains it.
+    random orthonormal directions are drawn for each example. The sum is then right on average (its root, the norm, is
+    up to 2 % too small); for one example the norm's standard error is at most sqrt(1 / 32), 18 %, if all outputs move
+    together, and less the more ways they move in. Draws of different examples are independent, so that the standard
+    error over examples contains theirs.
     """
     outputs, centred = task.interface.output_size, task.interface.output == "classes"
     if outputs <= EXACT:
