@@ -1,6 +1,7 @@
 """Whatever a plugin does, every cell gets its record, and nothing that was measured is lost or measured twice."""
 
 import io
+import math
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from conftest import SHORT, SMALL
 import harness
 from harness import api, runner
 from harness.blame import Aside
-from harness.schema import Record
+from harness.schema import Curve, Record
 from harness.store import RunDirectory
 
 MODEL = """
@@ -145,6 +146,31 @@ def test_a_broken_model_fails_its_own_cells(
     assert error is not None
     assert said in error.message
     assert error.traceback
+
+
+@pytest.mark.parametrize("distances", [[1, 5, 10], [10]])
+@pytest.mark.parametrize("beyond", ["tokens.shape[1] > 9", "tokens.shape[1] > 9 and self.trained"])
+def test_what_is_nan_beyond_the_trained_range_is_a_result(
+    tmp_path: Path, plugin_file: Callable[..., str], distances: list[int], beyond: str
+) -> None:
+    """From the start, or after training; also where nothing else is asked. No probe and no report stumbles over it."""
+    forward = f"""
+            self.trained |= self.training
+            x = logits[:, None]
+            logits = nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]
+            logits = logits * float("nan") if {beyond} else logits
+    """
+    path = plugin_file(MODEL.format(construct="self.trained = False", forward=forward.strip()))
+    probes = ["accuracy", "grad_reach", "edge_cut", "attention_to_subject", "input_swap", "position_extrapolation"]
+    task = f"recall:train_max=5,distances={distances}".replace(" ", "")
+    results = run([f"{path}:M"], tmp_path / "run", tasks=[task], probes=probes)
+    assert [record.error for record in results if record.error] == []
+    (scores,) = results.filter(probe="accuracy").records
+    loss = [
+        value for each in scores.measurements if isinstance(each, Curve) and each.name == "loss" for value in each.y
+    ]
+    assert [math.isnan(value) for value in loss] == ([False, False, True] if len(distances) > 1 else [])
+    assert results.render("csv")
 
 
 def test_a_model_that_does_not_import_fails_its_own_cells(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
