@@ -41,8 +41,8 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
     Raises:
         RequestError: there is no such plugin, file or module.
     """
-    if name in _given:
-        code = _given[name]
+    if (kind, name) in _given:
+        code = _given[kind, name]
         return Given(KINDS[kind](name, f"{code.__module__}:{code.__qualname__}"), Origin("", "", ""), code)
     place, _, attribute = name.rpartition(":")
     if name.endswith(".py"):
@@ -69,8 +69,8 @@ class Given(Entry):
     code: type | FunctionType
 
 
-_given: dict[str, type | FunctionType] = {}
-"""By name."""
+_given: dict[tuple[str, str], type | FunctionType] = {}
+"""By kind and name."""
 
 
 def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
@@ -95,13 +95,13 @@ def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
             f"the text of {kind} {name!r} cannot be found, so that a change of it would go unnoticed; write it into a "
             f"file, and ask for ./file.py:{name}"
         )
-    _given[name] = code
+    _given[kind, name] = code
     return name
 
 
 def is_given(use: PluginUse) -> bool:
     """Whether only this process has the code."""
-    return not use.distribution and use.name in _given
+    return not use.distribution and any(use.name == name for _, name in _given)
 
 
 def _importable(module: str) -> bool:
