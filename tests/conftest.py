@@ -32,7 +32,7 @@ def plugin_file(tmp_path: Path) -> Callable[..., str]:
 
     def write(source: str, name: str = "plugin.py") -> str:
         path = tmp_path / name
-        path.write_text(textwrap.dedent(source))
+        path.write_text(textwrap.dedent(source), encoding="utf-8")
         return str(path)
 
     return write

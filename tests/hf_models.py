@@ -97,5 +97,5 @@ KINDS = ("bytes", "bytes, trimmed", "pieces", "lower case", "words")
 
 def blimp(path: Path, rows: list[dict[str, str]]) -> Path:
     """A file of JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

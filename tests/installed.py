@@ -27,8 +27,8 @@ def environment(folder: Path) -> dict[str, str]:
     venv.create(folder, with_pip=False)
     binaries = folder / "bin"
     packages = next((folder / "lib").glob("python*")) / "site-packages"
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (binaries / "pip").write_text(f'#!/bin/sh\nexec "{binaries}/python" -m pip "$@"\n')
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    (binaries / "pip").write_text(f'#!/bin/sh\nexec "{binaries}/python" -m pip "$@"\n', encoding="utf-8")
     (binaries / "pip").chmod(0o755)
     settings = {
         **{key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")},
@@ -43,7 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def run(command: str, folder: Path, settings: dict[str, str]) -> str:
     """What a command prints."""
-    done = subprocess.run(command.split(), cwd=folder, env=settings, capture_output=True, text=True)
+    done = subprocess.run(command.split(), cwd=folder, env=settings, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -72,7 +72,7 @@ print(json.dumps(outputs))
 def run_in_one_process(commands: Sequence[str], folder: Path, settings: dict[str, str]) -> list[str]:
     """What each command prints. Those of the harness share a process: importing torch takes longer than they do."""
     python, asked = ["python", "-c", ONE_PROCESS], json.dumps(commands)
-    done = subprocess.run(python, cwd=folder, env=settings, input=asked, capture_output=True, text=True)
+    done = subprocess.run(python, cwd=folder, env=settings, input=asked, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     outputs: list[str] = json.loads(done.stdout.splitlines()[-1])
     return outputs

@@ -110,12 +110,12 @@ WRONG = [
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
 def test_a_wrong_request_is_explained_and_costs_nothing(words: list[str], said: str) -> None:
     """One screen, exit code 2, no traceback, nothing trained."""
-    Path("a-file").write_text("")
-    Path("broken.toml").write_text("[[experiments]")
-    Path("..toml").write_text("[[experiments]]\nmodels = ['lstm']\n")
+    Path("a-file").write_text("", encoding="utf-8")
+    Path("broken.toml").write_text("[[experiments]", encoding="utf-8")
+    Path("..toml").write_text("[[experiments]]\nmodels = ['lstm']\n", encoding="utf-8")
     claim = "text = 'c'\nprobe = 'accuracy'\nmetric = 'accuracy'\nat = [1, 10]\ncomparison = '>'\nvalue = 0.5\n"
-    Path("wrong-claim.toml").write_text(f"[[experiments]]\nmodels = ['lstm']\n[[claims]]\n{claim}")
-    Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n")
+    Path("wrong-claim.toml").write_text(f"[[experiments]]\nmodels = ['lstm']\n[[claims]]\n{claim}", encoding="utf-8")
+    Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n", encoding="utf-8")
     result = harness(*words)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -201,7 +201,7 @@ def test_the_schema_describes_records() -> None:
 def test_the_command_is_installed() -> None:
     """`harness` is on the path beside the interpreter and knows its version."""
     command = Path(sys.executable).parent / "harness"
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([command, "--version"], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.startswith("harness, version ")
 
 
@@ -230,6 +230,10 @@ def test_the_check_for_torch_can_fail() -> None:
 def _imported(code: str) -> set[str]:
     script = f"{code}\nimport sys\nprint('\\nMODULES', *sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
     )
     return set(done.stdout.rpartition("MODULES")[2].split())

@@ -33,7 +33,7 @@ def test_they_work_with_one_another_and_with_the_built_in_ones(installed: dict[s
 
 def test_their_own_tests_pass(installed: dict[str, str], tmp_path: Path) -> None:
     """With plain pytest, outside the repository's configuration; each package tests every check."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     tests = " ".join(str(ROOT / "examples" / name / "tests") for name in EXAMPLES)
     plain = {**installed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shown = run(f"python -m pytest -v -p no:cacheprovider -c {tmp_path / 'pytest.ini'} {tests}", tmp_path, plain)
@@ -44,7 +44,7 @@ def test_their_own_tests_pass(installed: dict[str, str], tmp_path: Path) -> None
 
 def test_each_package_is_described() -> None:
     """The overview names every example, and there is nothing else beside them."""
-    text = (ROOT / "examples" / "README.md").read_text()
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert {path.parent.name for path in (ROOT / "examples").glob("*/pyproject.toml")} == set(EXAMPLES)
     for name, kind in EXAMPLES.items():
         assert f"| `{name}` | a {kind}: " in text

@@ -227,7 +227,7 @@ def test_a_pretrained_model_on_pairs_from_the_command_line(tmp_path: Path) -> No
     """Loaded, measured, not trained; the plan and the report say so; attention and cuts work on English."""
     pytest.importorskip("tokenizers")
     folder = save(tmp_path / "model", tokenizer=tokenizer("bytes"))
-    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    (tmp_path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
     words = ("run", "--model", f"hf:path={folder}", "--task", f"minimal_pairs:file={tmp_path / 'pairs.tsv'}")
     probes = ("accuracy", "attention_to_subject", "edge_cut", "grad_reach", "input_swap")
     words += (*[word for probe in probes for word in ("--probe", probe)], "--seeds", "1", "--jobs", "1")
@@ -265,7 +265,7 @@ def test_the_accuracy_is_that_of_sentences_scored_one_by_one(tmp_path: Path) -> 
 
     inner = tokenizer("bytes")
     folder = save(tmp_path / "model", "llama", inner)
-    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    (tmp_path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
     model = load_model(str(folder), None, False, torch.float32).eval()
 
     def log_prob(prefix: str, form: str) -> float:
@@ -292,7 +292,7 @@ def test_what_the_files_hold_is_part_of_the_identity(tmp_path: Path) -> None:
     """Other weights or other pairs under the same name are measured anew, never served from an old record."""
     folder = save(tmp_path / "model", tokenizer=tokenizer("words"))
     pairs = tmp_path / "pairs.tsv"
-    pairs.write_text(PAIRS)
+    pairs.write_text(PAIRS, encoding="utf-8")
 
     def run() -> harness.api.Results:
         task = f"minimal_pairs:file={pairs}"
@@ -300,7 +300,7 @@ def test_what_the_files_hold_is_part_of_the_identity(tmp_path: Path) -> None:
 
     first = run().records[0]
     assert run().records[0] == first
-    pairs.write_text(PAIRS.replace("keys", "authors"))
+    pairs.write_text(PAIRS.replace("keys", "authors"), encoding="utf-8")
     second = run().records[0]
     save(folder, "llama")
     third = run().records[0]
@@ -359,7 +359,7 @@ def wrong(tmp_path: Path) -> dict[str, tuple[str, str]]:
 
 def test_what_is_wrong_is_one_screen_that_names_it(tmp_path: Path) -> None:
     """Exit code 2, nothing trained, no traceback; every message leads to the fix."""
-    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    (tmp_path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
     for name, (model, message) in wrong(tmp_path).items():
         task = f"minimal_pairs:file={tmp_path}/pairs.tsv"
         result = invoke("run", "--model", model, "--task", task, "--out", str(tmp_path / "run"))
@@ -393,7 +393,7 @@ def test_smollm2_agrees_with_english(tmp_path: Path) -> None:
             for number, forms in enumerate((("is", "are"), ("are", "is"))):
                 prefix = f"The {noun[number]} near the {place[1 - number]}"
                 lines.append(f"{prefix} {forms[0]}\t{prefix} {forms[1]}\t1\t5")
-    (tmp_path / "pairs.tsv").write_text("\n".join(lines))
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines), encoding="utf-8")
     found = harness.run(
         [f"hf:path={folder},gguf_file=SmolLM2-135M-Instruct.Q4_1.gguf"],
         [f"minimal_pairs:file={tmp_path / 'pairs.tsv'}"],

@@ -29,7 +29,7 @@ def start(out: Path, *words: str, path: Path | None = None) -> subprocess.Popen[
         start_new_session=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
         env={**os.environ, "PYTHONPATH": str(path or "")},
     )
 
@@ -66,7 +66,8 @@ elif "forkserver import main" in " ".join(sys.orig_argv):
     import multiprocessing.forkserver as server
     original = server._serve_one
     server._serve_one = lambda *given: first() or original(*given)
-"""
+""",
+        encoding="utf-8",
     )
     return folder
 
@@ -92,7 +93,7 @@ elif sys.argv[0].endswith("harness"):
     original = reduction.sendfds
     reduction.sendfds = lambda *given: (original(*given), Path({str(tmp_path)!r}, "asked.for").touch())
 """
-    (tmp_path / "sitecustomize.py").write_text(server)
+    (tmp_path / "sitecustomize.py").write_text(server, encoding="utf-8")
     process = start(tmp_path / "run", path=tmp_path)
     wait(process, tmp_path, "asked.for", 1)
     interrupted(process, tmp_path / "run")
@@ -166,7 +167,7 @@ def test_what_plugins_print_does_not_mix_with_results(
     """
     command = [HARNESS, "run", "--model", plugin_file(source) + ":M", "--task", SHORT, "--seeds", "2", "--jobs", jobs]
     command += ["--training", "steps=2,batch_size=4", "--examples", "16", "--format", "json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
     assert len(json.loads(done.stdout)) == 2
     assert {"constructed", "training", "measuring"} <= set(done.stderr.split())
 
