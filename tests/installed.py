@@ -27,11 +27,12 @@ def environment(folder: Path) -> dict[str, str]:
     venv.create(folder, with_pip=False)
     binaries = folder / "bin"
     packages = next((folder / "lib").glob("python*")) / "site-packages"
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    borrowed = [*os.environ.get("PYTHONPATH", "").split(os.pathsep), sysconfig.get_path("purelib")]
+    (packages / "borrowed.pth").write_text("\n".join(borrowed) + "\n", encoding="utf-8")
     (binaries / "pip").write_text(f'#!/bin/sh\nexec "{binaries}/python" -m pip "$@"\n', encoding="utf-8")
     (binaries / "pip").chmod(0o755)
     settings = {
-        **{key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")},
+        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         "PIP_NO_DEPS": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this one upside down: off

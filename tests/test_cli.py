@@ -14,6 +14,7 @@ from conftest import SHORT
 
 from harness.api import find_suite
 from harness.cli import main, terminal_width
+from harness.registry import Broken, Origin, default_registry
 from harness.schema import Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
@@ -162,6 +163,11 @@ def test_text_fits_the_terminal(columns: str, width: int, monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
     assert max(map(len, harness("list").stdout.splitlines())) <= width
+    reason = f"importing it raised OSError: {'x' * 150} " + 9 * "and more "
+    monkeypatch.setattr(default_registry(), "broken", [Broken(Origin("acme", "acme-gru", "1.0"), reason)])
+    listed = harness("list").stdout
+    assert max(map(len, listed.splitlines())) <= width
+    assert f"entry point 'acme' of acme-gru 1.0: {reason}".replace(" ", "") in "".join(listed.split())
 
 
 def test_list_shows_all_kinds_and_where_they_come_from() -> None:

@@ -237,7 +237,7 @@ def test_a_pretrained_model_on_pairs_from_the_command_line(tmp_path: Path) -> No
     result = invoke(*words, "--training", "steps=9", "--out", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
     assert "pretrained, not trained" in result.output
-    assert "start token before every text: <s> (1)" in result.output
+    assert "start token before every text: <s> (1)" in " ".join(result.output.split())
     from harness.store import RunDirectory
 
     records = {record.probe.name: record for record in RunDirectory(tmp_path / "run").read_records()}
@@ -372,7 +372,7 @@ def test_what_is_wrong_is_one_screen_that_names_it(tmp_path: Path) -> None:
 def test_without_transformers_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is listed, and asking for it names the extra to install."""
     monkeypatch.setitem(sys.modules, "transformers", None)
-    assert "any causal language model" in invoke("list", "models").output
+    assert "any causal language model" in " ".join(invoke("list", "models").output.split())
     result = invoke("run", "--model", "hf:config=gpt2")
     assert result.exit_code == 2
     assert 'pip install "sequence-harness[hf]"' in result.output

@@ -24,13 +24,14 @@ def start(out: Path, *words: str, path: Path | None = None) -> subprocess.Popen[
     """A run of 40 trials with two workers, in a process group of its own."""
     command = [HARNESS, "run", "--model", "lstm:hidden=8", "--task", SHORT, "--seeds", "40", "--jobs", "2"]
     command += ["--training", "steps=150,batch_size=8", "--examples", "32", "--out", str(out), *words]
+    paths = [str(path or ""), os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen(
         command,
         start_new_session=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        env={**os.environ, "PYTHONPATH": str(path or "")},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
 
 
