@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sysconfig
 import venv
@@ -38,13 +39,13 @@ def environment(folder: Path) -> dict[str, str]:
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this one upside down: off
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    run(f"pip install -q {ROOT}", folder, settings)  # by way of a wheel
+    run(f"pip install -q {shlex.quote(str(ROOT))}", folder, settings)  # by way of a wheel
     return settings
 
 
 def run(command: str, folder: Path, settings: dict[str, str]) -> str:
-    """What a command prints."""
-    done = subprocess.run(command.split(), cwd=folder, env=settings, capture_output=True, encoding="utf-8")
+    """What a command, written as in a shell, prints."""
+    done = subprocess.run(shlex.split(command), cwd=folder, env=settings, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

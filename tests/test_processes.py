@@ -108,6 +108,18 @@ def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> 
     assert 2 <= len(list(RunDirectory(tmp_path).read_records())) < 80
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
+    """The address of a socket has room for 107 bytes; other temporary files stay in the folder."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    code = "import tempfile; from harness.executors.start import *; start(); stop(); print(tempfile.gettempdir())"
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder)
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Callable[..., str], how: int) -> None:
     """They do not go on behind the user's back, whatever a plugin is doing."""
