@@ -182,7 +182,7 @@ def test_what_plugins_print_does_not_mix_with_results(
     command += ["--training", "steps=2,batch_size=4", "--examples", "16", "--format", "json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
     assert len(json.loads(done.stdout)) == 2
-    assert {"constructed", "training", "measuring"} <= set(done.stderr.split())
+    assert all(word in done.stderr for word in ("constructed", "training", "measuring"))  # lines of two may mix
 
 
 @pytest.mark.parametrize(("folder", "jobs"), [("records", 1), ("checkpoints", 1), ("checkpoints", 2)])
