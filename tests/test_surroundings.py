@@ -89,7 +89,7 @@ def test_installed_plugins_are_hidden(tmp_path: Path, monkeypatch: pytest.Monkey
     installed = tmp_path / "installed"
     installed.mkdir()
     write_distribution(installed, monkeypatch, "acme_broken", "raise OSError")
-    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.setenv("PYTHONPATH", str(installed), prepend=os.pathsep)
     listing = [sys.executable, "-c", "from harness.cli import main; main(['list', '--format', 'json'])"]
 
     def broken() -> list[int]:
