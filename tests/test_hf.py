@@ -236,8 +236,9 @@ def test_a_pretrained_model_on_pairs_from_the_command_line(tmp_path: Path) -> No
     assert "(initial)" not in plan
     result = invoke(*words, "--training", "steps=9", "--out", str(tmp_path / "run"))
     assert result.exit_code == 0, result.output
-    assert "pretrained, not trained" in result.output
-    assert "start token before every text: <s> (1)" in " ".join(result.output.split())
+    shown = " ".join(result.output.split())
+    assert "pretrained, not trained" in shown
+    assert "start token before every text: <s> (1)" in shown
     from harness.store import RunDirectory
 
     records = {record.probe.name: record for record in RunDirectory(tmp_path / "run").read_records()}
