@@ -91,7 +91,7 @@ def _written(folder: Path, cells: int) -> Any:
     store.create()
     store.write_suite(plan.suite)
     for record in _records(plan):
-        (store.records / f"{record.id}.json").write_text(record.model_dump_json(indent=1))
+        (store.records / f"{record.id}.json").write_text(record.model_dump_json(indent=1), encoding="utf-8")
     return plan
 
 
@@ -118,7 +118,9 @@ def test_reporting(benchmark: Any, tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", code, "report", str(tmp_path)]
     benchmark.group = "the harness"
-    done = benchmark.pedantic(lambda: subprocess.run(command, check=True, capture_output=True, text=True), rounds=1)
+    done = benchmark.pedantic(
+        lambda: subprocess.run(command, check=True, capture_output=True, encoding="utf-8"), rounds=1
+    )
     title(benchmark, f"report 10,000 records, peak {float(done.stderr) / 1024:.0f} MiB")
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any, ClassVar
 
 import click
@@ -267,9 +268,10 @@ def list_plugins(kind: str | None, form: str) -> None:
             )
     click.echo(formatter.getvalue())
     if registry.broken:
-        click.echo("Broken plugins (they fail only what needs them):")
+        lines = TextWrapper(terminal_width(), subsequent_indent="    ", break_on_hyphens=False)
+        click.echo(lines.fill("Broken plugins (they fail only what needs them):"))
         for item in registry.broken:
-            click.echo(f"  {item}")
+            click.echo(lines.fill(f"  {item}"))
     else:
         click.echo("More about one: harness show model NAME")
 

@@ -34,7 +34,7 @@ def provenance(device_name: str, threads: int, revision: str | None, dirty: bool
 @cache
 def _processor() -> str:
     if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
@@ -44,9 +44,9 @@ def git_state(folder: Path) -> tuple[str | None, bool | None]:
     """Revision of the folder and whether it has uncommitted changes; None, None where git does not answer."""
     try:
         revision, status = (
-            subprocess.run(["git", *command], cwd=folder, capture_output=True, text=True, timeout=10, check=True).stdout
+            subprocess.run(["git", *command], cwd=folder, capture_output=True, timeout=10, check=True).stdout
             for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
         )
     except (OSError, subprocess.SubprocessError):
         return None, None
-    return revision.strip(), bool(status.strip())
+    return revision.decode().strip(), bool(status.strip())

@@ -65,13 +65,13 @@ def run_order(order: Order) -> Timings:
     threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-m", "harness.timing"],
-        input=order.model_dump_json(),
+        input=order.model_dump_json().encode(),
         capture_output=True,
-        text=True,
         env={**os.environ, **threads},
     )
     if done.returncode:
-        raise RuntimeError("the timing process failed: " + "\n".join(done.stderr.strip().splitlines()[-3:]))
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
+        raise RuntimeError("the timing process failed: " + "\n".join(last))
     return Timings.model_validate_json(done.stdout)
 
 
@@ -177,7 +177,7 @@ def peak_memory(run: Callable[[], object], device: str = "cpu") -> float:
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
         _give_back()
-        reset.write_text("5")  # the kernel forgets the old peak
+        reset.write_text("5", encoding="utf-8")  # the kernel forgets the old peak
         before = _kilobytes(status, "VmRSS")
         run()
         return max(0, _kilobytes(status, "VmHWM") - before) * 1024.0
@@ -195,10 +195,12 @@ def _give_back() -> None:
 
 
 def _kilobytes(status: Path, field: str) -> int:
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith(field))
+    return next(
+        int(line.split()[1]) for line in status.read_text(encoding="utf-8").splitlines() if line.startswith(field)
+    )
 
 
 if __name__ == "__main__":
-    with os.fdopen(os.dup(1), "w") as answer:
+    with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # what plugins print goes aside
-        answer.write(measure(Order.model_validate_json(sys.stdin.read())).model_dump_json())
+        answer.write(measure(Order.model_validate_json(sys.stdin.buffer.read())).model_dump_json().encode())

@@ -1,12 +1,16 @@
-"""Shared by all tests: small settings that keep trained results fast, and plugins written on the spot."""
+"""Shared by all tests: the same surroundings everywhere, small settings that keep trained results fast, and plugins
+written on the spot."""
 
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
+from surroundings import hide, other_plugins, settle
 
 SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
 """Training that proves the machinery, not the model."""
@@ -14,8 +18,16 @@ SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
 SHORT = "recall:train_max=5,distances=[1,5,10]"
 
 
+@pytest.hookimpl(trylast=True)  # after pytest has seen how its own output is wanted
 def pytest_configure(config: pytest.Config) -> None:
-    """Types and shapes are checked in every call while tests run, but not while costs are measured."""
+    """Tests see the built-in plugins alone. Types and shapes are checked in every call while tests run, but not while
+    costs are measured."""
+    settle()
+    settings.register_profile("any machine", deadline=None)
+    settings.load_profile("any machine")
+    folder = tempfile.TemporaryDirectory()
+    config.add_cleanup(folder.cleanup)
+    hide(other_plugins(), Path(folder.name))
     if not config.getoption("benchmark_only"):
         install_import_hook(["harness", "harness_plugins"], "runtime_checks.check")
 
@@ -32,7 +44,7 @@ def plugin_file(tmp_path: Path) -> Callable[..., str]:
 
     def write(source: str, name: str = "plugin.py") -> str:
         path = tmp_path / name
-        path.write_text(textwrap.dedent(source))
+        path.write_text(textwrap.dedent(source), encoding="utf-8")
         return str(path)
 
     return write

@@ -13,12 +13,12 @@ def write_distribution(
     folder: Path, monkeypatch: pytest.MonkeyPatch, module: str, source: str, version: str = "1.0"
 ) -> None:
     """Put a module on the import path, with the metadata that pip would write for it."""
-    (folder / f"{module}.py").write_text(textwrap.dedent(source))
+    (folder / f"{module}.py").write_text(textwrap.dedent(source), encoding="utf-8")
     name = module.replace("_", "-")
     info = folder / f"{module}-{version}.dist-info"
     info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(f"[harness]\n{name} = {module}\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[harness]\n{name} = {module}\n", encoding="utf-8")
     if str(folder) not in sys.path:
         monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, module, raising=False)

@@ -100,5 +100,5 @@ KINDS = ("bytes", "bytes, trimmed", "bytes, unmerged", "pieces", "lower case", "
 
 def blimp(path: Path, rows: list[dict[str, str]]) -> Path:
     """A file of JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sysconfig
 import venv
@@ -27,23 +28,24 @@ def environment(folder: Path) -> dict[str, str]:
     venv.create(folder, with_pip=False)
     binaries = folder / "bin"
     packages = next((folder / "lib").glob("python*")) / "site-packages"
-    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (binaries / "pip").write_text(f'#!/bin/sh\nexec "{binaries}/python" -m pip "$@"\n')
+    borrowed = [*os.environ.get("PYTHONPATH", "").split(os.pathsep), sysconfig.get_path("purelib")]
+    (packages / "borrowed.pth").write_text("\n".join(borrowed) + "\n", encoding="utf-8")
+    (binaries / "pip").write_text(f'#!/bin/sh\nexec "{binaries}/python" -m pip "$@"\n', encoding="utf-8")
     (binaries / "pip").chmod(0o755)
     settings = {
-        **{key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")},
+        **{key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
         "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
         "PIP_NO_DEPS": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads this one upside down: off
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     }
-    run(f"pip install -q {ROOT}", folder, settings)  # by way of a wheel
+    run(f"pip install -q {shlex.quote(str(ROOT))}", folder, settings)  # by way of a wheel
     return settings
 
 
 def run(command: str, folder: Path, settings: dict[str, str]) -> str:
-    """What a command prints."""
-    done = subprocess.run(command.split(), cwd=folder, env=settings, capture_output=True, text=True)
+    """What a command, written as in a shell, prints."""
+    done = subprocess.run(shlex.split(command), cwd=folder, env=settings, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -72,7 +74,7 @@ print(json.dumps(outputs))
 def run_in_one_process(commands: Sequence[str], folder: Path, settings: dict[str, str]) -> list[str]:
     """What each command prints. Those of the harness share a process: importing torch takes longer than they do."""
     python, asked = ["python", "-c", ONE_PROCESS], json.dumps(commands)
-    done = subprocess.run(python, cwd=folder, env=settings, input=asked, capture_output=True, text=True)
+    done = subprocess.run(python, cwd=folder, env=settings, input=asked, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     outputs: list[str] = json.loads(done.stdout.splitlines()[-1])
     return outputs

@@ -47,8 +47,8 @@ def test_check_reports_files_by_what_they_are(tmp_path: Path, monkeypatch: pytes
     result = harness("check", f"./{model}:AcmeModel", f"./{task}:AcmeTask", f"./{probe}:acme_probe")
     assert result.exit_code == 0, result.stdout
     assert re.findall(r"^(\w+) \./\S+: \d+ passed", result.stdout, re.MULTILINE) == ["model", "task", "probe"]
-    source = Path(model).read_text().replace("batch_first=True", "batch_first=True, bidirectional=True")
-    Path("wrong.py").write_text(source.replace("nn.Linear(width,", "nn.Linear(2 * width,"))
+    source = Path(model).read_text(encoding="utf-8").replace("batch_first=True", "batch_first=True, bidirectional=True")
+    Path("wrong.py").write_text(source.replace("nn.Linear(width,", "nn.Linear(2 * width,"), encoding="utf-8")
     result = harness("check", "./wrong.py:AcmeModel")
     assert result.exit_code == 1
     assert "failed: causal: it sees the whole sequence" in result.stdout

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from conftest import SHORT
 
 from harness.cli import main, terminal_width
+from harness.registry import Broken, Origin, default_registry
 from harness.requests import find_suite
 from harness.schema import Record
 from harness.suites import Suite
@@ -110,12 +111,12 @@ WRONG = [
 @pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
 def test_a_wrong_request_is_explained_and_costs_nothing(words: list[str], said: str) -> None:
     """One screen, exit code 2, no traceback, nothing trained."""
-    Path("a-file").write_text("")
-    Path("broken.toml").write_text("[[experiments]")
-    Path("..toml").write_text("[[experiments]]\nmodels = ['lstm']\n")
+    Path("a-file").write_text("", encoding="utf-8")
+    Path("broken.toml").write_text("[[experiments]", encoding="utf-8")
+    Path("..toml").write_text("[[experiments]]\nmodels = ['lstm']\n", encoding="utf-8")
     claim = "text = 'c'\nprobe = 'accuracy'\nmetric = 'accuracy'\nat = [1, 10]\ncomparison = '>'\nvalue = 0.5\n"
-    Path("wrong-claim.toml").write_text(f"[[experiments]]\nmodels = ['lstm']\n[[claims]]\n{claim}")
-    Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n")
+    Path("wrong-claim.toml").write_text(f"[[experiments]]\nmodels = ['lstm']\n[[claims]]\n{claim}", encoding="utf-8")
+    Path("unknown.toml").write_text("sedes = 3\n[[experiments]]\nmodels = ['lstm']\n", encoding="utf-8")
     result = harness(*words)
     assert result.exit_code == 2
     assert said in result.stderr
@@ -129,11 +130,11 @@ def test_failed_cells_are_exit_code_1(plugin_file: Callable[..., str]) -> None:
     broken = plugin_file("def p(subject):\n    raise OSError('no disk')", "broken.py") + ":p"
     result = harness("run", "--model", "lstm:hidden=8", "--probe", broken, "--probe", "accuracy", *QUICK)
     assert result.exit_code == 1
-    assert "no disk" in result.stdout
+    assert "no disk" in " ".join(result.stdout.split())
     skipping = plugin_file("from harness import Skip\ndef p(subject):\n    raise Skip('no gates')", "skips.py") + ":p"
     result = harness("run", "--model", "lstm:hidden=8", "--probe", skipping, *QUICK)
     assert result.exit_code == 0
-    assert "no gates" in result.stdout
+    assert "no gates" in " ".join(result.stdout.split())
 
 
 def test_a_dry_run_prints_trials_and_cells() -> None:
@@ -171,6 +172,11 @@ def test_text_fits_the_terminal(columns: str, width: int, monkeypatch: pytest.Mo
     monkeypatch.setenv("COLUMNS", columns)
     assert terminal_width() == width
     assert max(map(len, harness("list").stdout.splitlines())) <= width
+    reason = f"importing it raised OSError: {'x' * 150} " + 9 * "and more "
+    monkeypatch.setattr(default_registry(), "broken", [Broken(Origin("acme", "acme-gru", "1.0"), reason)])
+    listed = harness("list").stdout
+    assert max(map(len, listed.splitlines())) <= width
+    assert f"entry point 'acme' of acme-gru 1.0: {reason}".replace(" ", "") in "".join(listed.split())
 
 
 def test_list_shows_all_kinds_and_where_they_come_from() -> None:
@@ -210,7 +216,7 @@ def test_the_schema_describes_records() -> None:
 def test_the_command_is_installed() -> None:
     """`harness` is on the path beside the interpreter and knows its version."""
     command = Path(sys.executable).parent / "harness"
-    done = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run([command, "--version"], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.startswith("harness, version ")
 
 
@@ -239,6 +245,10 @@ def test_the_check_for_torch_can_fail() -> None:
 def _imported(code: str) -> set[str]:
     script = f"{code}\nimport sys\nprint('\\nMODULES', *sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"}
+        [sys.executable, "-c", script],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        env={**os.environ, "COLUMNS": "80"},
     )
     return set(done.stdout.rpartition("MODULES")[2].split())

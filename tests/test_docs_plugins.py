@@ -13,17 +13,17 @@ from harness.testing.reference import hooks, reference, undocumented
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-GUIDE = (DOCS / "write-a-plugin.md").read_text()
+GUIDE = (DOCS / "write-a-plugin.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_is_the_generated_one() -> None:
     """After a change of the contract: python -m harness.testing.reference > docs/plugin-reference.md."""
-    assert (DOCS / "plugin-reference.md").read_text() == reference()
+    assert (DOCS / "plugin-reference.md").read_text(encoding="utf-8") == reference()
 
 
 def test_the_reference_names_every_check() -> None:
     """With what a failure means."""
-    text = (DOCS / "plugin-reference.md").read_text()
+    text = (DOCS / "plugin-reference.md").read_text(encoding="utf-8")
     for check in (*MODEL_CHECKS, *TASK_CHECKS, *PROBE_CHECKS):
         assert f"| `{check.name}` |" in text
         assert check.means in text

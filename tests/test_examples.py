@@ -1,5 +1,6 @@
 """The example packages, installed by pip as an outsider's would be."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ EXAMPLES = {"min-gru": "model", "selective-copying": "task", "state-memory": "pr
 def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment, with the examples."""
     settings = environment(tmp_path_factory.getbasetemp())
-    sources = " ".join(str(ROOT / "examples" / name) for name in EXAMPLES)
+    sources = shlex.join(str(ROOT / "examples" / name) for name in EXAMPLES)
     run(f"pip install -q {sources}", tmp_path_factory.mktemp("examples"), settings)
     return settings
 
@@ -33,10 +34,10 @@ def test_they_work_with_one_another_and_with_the_built_in_ones(installed: dict[s
 
 def test_their_own_tests_pass(installed: dict[str, str], tmp_path: Path) -> None:
     """With plain pytest, outside the repository's configuration; each package tests every check."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    tests = " ".join(str(ROOT / "examples" / name / "tests") for name in EXAMPLES)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    tests = shlex.join(str(ROOT / "examples" / name / "tests") for name in EXAMPLES)
     plain = {**installed, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    shown = run(f"python -m pytest -v -p no:cacheprovider -c {tmp_path / 'pytest.ini'} {tests}", tmp_path, plain)
+    shown = run(f"python -m pytest -v -p no:cacheprovider -c pytest.ini {tests}", tmp_path, plain)
     for check in ("causal", "same_seed", "model_untouched"):
         assert f"test_conforms[{check}] PASSED" in shown
     assert "test_the_scan_is_the_loop[200] PASSED" in shown
@@ -44,7 +45,7 @@ def test_their_own_tests_pass(installed: dict[str, str], tmp_path: Path) -> None
 
 def test_each_package_is_described() -> None:
     """The overview names every example, and there is nothing else beside them."""
-    text = (ROOT / "examples" / "README.md").read_text()
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     assert {path.parent.name for path in (ROOT / "examples").glob("*/pyproject.toml")} == set(EXAMPLES)
     for name, kind in EXAMPLES.items():
         assert f"| `{name}` | a {kind}: " in text

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from installed import ROOT, environment, run, run_in_one_process
 
-GUIDE = (ROOT / "docs" / "write-a-plugin.md").read_text()
+GUIDE = (ROOT / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL))
 
 
@@ -25,7 +25,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     """In the order of the page, with its files. The new model's table stands beside the built-in LSTM's."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     blocks = [block.splitlines() for block in re.findall(r"<!-- run -->\n```sh\n(.*?)```", GUIDE, re.DOTALL)]
     printed = iter(run_in_one_process([line for block in blocks for line in block], tmp_path, installed))
     outputs = ["".join(next(printed) for _ in block) for block in blocks]
@@ -40,7 +40,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     assert "model lab-net: 18 passed" in existing
     assert "accuracy on recall" in existing
     assert all(f"{what}: " in checked for what in ("model lstm", "model gpt:position=rope", "task recall"))
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/records/*.json")]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/records/*.json")]
     assert {record["status"] for record in records} == {"ok"}
     versions = {record["model"]["name"]: record["model"]["version"] for record in records}
     assert versions["acme-gru"] == "0.1.0"
@@ -73,7 +73,7 @@ def test_a_new_task_and_a_new_probe_work_as_written(installed: dict[str, str], t
         f"harness run --model lstm:hidden=8 --task acme-task --probe acme-probe {words}",
     ]
     assert "acme-probe on acme-task" in run_in_one_process(commands, tmp_path, installed)[-1]
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n", encoding="utf-8")
     tests = "acme-task/tests sub/acme-probe/tests"
     shown = run(f"python -m pytest -q -p no:cacheprovider {tests}", tmp_path, installed)
     assert re.search(r"\d+ passed", shown)

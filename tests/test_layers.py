@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(folder)})
+    return subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env={"PYTHONPATH": str(folder)})
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_layers_hold(copy: Path) -> None:
 def test_a_wrong_import_is_caught(copy: Path, module: str, line: str) -> None:
     """Each contract fails when it is broken."""
     path = copy / module
-    path.write_text(path.read_text() + f"\n{line}\n")
+    path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
     assert lint_imports(copy).returncode == 1
 
 

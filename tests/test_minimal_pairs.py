@@ -59,7 +59,7 @@ class Fixed(nn.Module):
 
 def table(folder: Path, *lines: str) -> Path:
     path = folder / "pairs.tsv"
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 

@@ -25,10 +25,10 @@ def test_what_is_written(kind: str) -> None:
     result = harness("new", kind, "acme-thing")
     assert result.exit_code == 0
     folder = Path("acme-thing")
-    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["name"] == "acme-thing"
     assert project["project"]["entry-points"]["harness"] == {"acme-thing": "acme_thing"}
-    assert f"contract={CONTRACT_VERSION}" in (folder / "acme_thing" / "__init__.py").read_text()
+    assert f"contract={CONTRACT_VERSION}" in (folder / "acme_thing" / "__init__.py").read_text(encoding="utf-8")
     assert {path.name for path in folder.rglob("*") if path.is_file()} == {
         "README.md",
         "__init__.py",
@@ -36,7 +36,7 @@ def test_what_is_written(kind: str) -> None:
         "pyproject.toml",
         f"test_{kind}.py",
     }
-    written = "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+    written = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file())
     assert "{{" not in written
     assert "pip install -e acme-thing" in result.stdout
     assert "harness check acme-thing" in result.stdout
@@ -90,19 +90,19 @@ def test_an_existing_folder_is_never_touched() -> None:
     assert "exists already and stays as it is" in result.stderr
     assert not list(Path("acme-gru").iterdir())
     assert harness("new", "model", "acme-gru", "--into", "elsewhere").exit_code == 0
-    kept = (Path("elsewhere") / "acme-gru" / "README.md").read_text()
+    kept = (Path("elsewhere") / "acme-gru" / "README.md").read_text(encoding="utf-8")
     assert harness("new", "task", "acme-gru", "--into", "elsewhere").exit_code == 2
-    assert (Path("elsewhere") / "acme-gru" / "README.md").read_text() == kept
+    assert (Path("elsewhere") / "acme-gru" / "README.md").read_text(encoding="utf-8") == kept
 
 
 @pytest.mark.parametrize("into", ["taken", "taken/below", "x" * 300, "/proc"])
 def test_a_folder_that_cannot_be_written_is_explained(into: str) -> None:
     """A file where the folder should be, a name that no file system takes, a place where nobody may write."""
-    Path("taken").write_text("")
+    Path("taken").write_text("", encoding="utf-8")
     result = harness("new", "model", "acme-gru", "--into", into)
     assert result.exit_code == 2
     assert "another" in result.stderr
-    assert Path("taken").read_text() == ""
+    assert Path("taken").read_text(encoding="utf-8") == ""
 
 
 def test_a_link_that_leads_nowhere_is_not_followed() -> None:

@@ -289,7 +289,9 @@ def test_claims_may_name_an_alias() -> None:
 def test_suites_from_files(tmp_path: Any) -> None:
     """TOML says the same as the command line; tables say what the short form says."""
     path = tmp_path / "mine.toml"
-    path.write_text('seeds = 1\n[[experiments]]\nmodels = ["lstm:hidden=8", {name = "lstm", hidden = 8}]\n')
+    path.write_text(
+        'seeds = 1\n[[experiments]]\nmodels = ["lstm:hidden=8", {name = "lstm", hidden = 8}]\n', encoding="utf-8"
+    )
     suite = load_suite(path)
     assert suite.name == "mine"
     assert len(make_plan(suite, default_registry()).trials) == 1
@@ -330,7 +332,7 @@ value = 0.5
 def test_a_wrong_suite_is_explained(tmp_path: Any, text: str, said: str) -> None:
     """Where it is wrong, what was received, what would be right."""
     path = tmp_path / "s.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(RequestError, match=said) as caught:
         load_suite(path)
     assert len(str(caught.value).splitlines()) <= 3
@@ -339,7 +341,7 @@ def test_a_wrong_suite_is_explained(tmp_path: Any, text: str, said: str) -> None
 def test_a_suite_with_many_faults_is_explained_on_one_screen(tmp_path: Any) -> None:
     """The first ten, and how many there are."""
     path = tmp_path / "s.toml"
-    path.write_text("[[experiments]]\nmodels = ['lstm']\n" + 30 * "[[claims]]\ntext = 'it works'\n")
+    path.write_text("[[experiments]]\nmodels = ['lstm']\n" + 30 * "[[claims]]\ntext = 'it works'\n", encoding="utf-8")
     with pytest.raises(RequestError, match="and 80 more") as caught:
         load_suite(path)
     assert len(str(caught.value).splitlines()) == 12
@@ -348,10 +350,10 @@ def test_a_suite_with_many_faults_is_explained_on_one_screen(tmp_path: Any) -> N
 def test_a_file_may_have_any_name_if_the_suite_has_one(tmp_path: Any) -> None:
     """And the message says so."""
     path = tmp_path / "my suite.toml"
-    path.write_text("[[experiments]]\nmodels = ['lstm']\n")
+    path.write_text("[[experiments]]\nmodels = ['lstm']\n", encoding="utf-8")
     with pytest.raises(RequestError, match=r"becomes a folder.*received 'my suite'"):
         load_suite(path)
-    path.write_text("name = 'mine'\n" + path.read_text())
+    path.write_text("name = 'mine'\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     assert load_suite(path).name == "mine"
 
 

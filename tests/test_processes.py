@@ -24,13 +24,14 @@ def start(out: Path, *words: str, path: Path | None = None) -> subprocess.Popen[
     """A run of 40 trials with two workers, in a process group of its own."""
     command = [HARNESS, "run", "--model", "lstm:hidden=8", "--task", SHORT, "--seeds", "40", "--jobs", "2"]
     command += ["--training", "steps=150,batch_size=8", "--examples", "32", "--out", str(out), *words]
+    paths = [str(path or ""), os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen(
         command,
         start_new_session=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(path or "")},
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
 
 
@@ -66,7 +67,8 @@ elif "forkserver import main" in " ".join(sys.orig_argv):
     import multiprocessing.forkserver as server
     original = server._serve_one
     server._serve_one = lambda *given: first() or original(*given)
-"""
+""",
+        encoding="utf-8",
     )
     return folder
 
@@ -92,7 +94,7 @@ elif sys.argv[0].endswith("harness"):
     original = reduction.sendfds
     reduction.sendfds = lambda *given: (original(*given), Path({str(tmp_path)!r}, "asked.for").touch())
 """
-    (tmp_path / "sitecustomize.py").write_text(server)
+    (tmp_path / "sitecustomize.py").write_text(server, encoding="utf-8")
     process = start(tmp_path / "run", path=tmp_path)
     wait(process, tmp_path, "asked.for", 1)
     interrupted(process, tmp_path / "run")
@@ -104,6 +106,18 @@ def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> 
     wait(process, tmp_path, "records/*.json", 2)
     interrupted(process, tmp_path)
     assert 2 <= len(list(RunDirectory(tmp_path).read_records())) < 80
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
+    """The address of a socket has room for 107 bytes; other temporary files stay in the folder."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    code = "import tempfile; from harness.executors.start import *; start(); stop(); print(tempfile.gettempdir())"
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(folder)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -166,9 +180,9 @@ def test_what_plugins_print_does_not_mix_with_results(
     """
     command = [HARNESS, "run", "--model", plugin_file(source) + ":M", "--task", SHORT, "--seeds", "2", "--jobs", jobs]
     command += ["--training", "steps=2,batch_size=4", "--examples", "16", "--format", "json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
     assert len(json.loads(done.stdout)) == 2
-    assert {"constructed", "training", "measuring"} <= set(done.stderr.split())
+    assert all(word in done.stderr for word in ("constructed", "training", "measuring"))  # lines of two may mix
 
 
 @pytest.mark.parametrize(("folder", "jobs"), [("records", 1), ("checkpoints", 1), ("checkpoints", 2)])

@@ -13,7 +13,7 @@ from harness.cli import main
 from harness.registry import default_registry
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (harness .+)$", README, flags=re.MULTILINE)
 SMALL = {"steps": 2, "batch_size": 4}
 
@@ -38,7 +38,7 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """In the order in which a reader meets them, in an empty folder, with the reader's own `gru.py` from the README."""
     monkeypatch.chdir(tmp_path)
     (source,) = re.findall(r"```python\n# gru.py\n(.+?)```", README, flags=re.DOTALL)
-    Path("gru.py").write_text(source)
+    Path("gru.py").write_text(source, encoding="utf-8")
     assert len(COMMANDS) > 8
     for command in COMMANDS:
         assert run(command), command
@@ -57,7 +57,7 @@ def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: str
 
 def test_the_set_up_commands_exist() -> None:
     """`make demo` and `make test` are what the README says they are."""
-    makefile = (ROOT / "Makefile").read_text()
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"(?:^    |`)make (\w+)", README, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
     assert "harness run --model lstm --probe grad_reach" in makefile
@@ -73,5 +73,5 @@ def test_every_plugin_is_in_the_readme() -> None:
 def test_documents_speak_of_the_product_alone() -> None:
     """No path of somebody's machine, no open ends."""
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert not re.search(r"/(work|home|Users|root)/|TODO|FIXME|@@", text), path.name

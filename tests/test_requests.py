@@ -193,7 +193,7 @@ def test_a_suite_replaces_its_own_claims_but_not_those_of_another(tmp_path: Path
 
 def test_a_stored_suite_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
     """There is nothing in it to keep."""
-    (tmp_path / "suite.json").write_text("{")
+    (tmp_path / "suite.json").write_text("{", encoding="utf-8")
     harness.run(suite=suite("mine"), out=tmp_path, **QUICK)
     assert stored(tmp_path).name == "mine"
 

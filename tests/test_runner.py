@@ -118,7 +118,7 @@ def test_a_torn_record_is_measured_again(tmp_path: Path) -> None:
     """Half a file counts as nothing."""
     first = run(["lstm:hidden=8"], tmp_path)
     path = tmp_path / "records" / f"{first.records[0].id}.json"
-    path.write_text(path.read_text()[:50])
+    path.write_text(path.read_text(encoding="utf-8")[:50], encoding="utf-8")
     assert numbers(run(["lstm:hidden=8"], tmp_path).records[0]) == numbers(first.records[0])
 
 
@@ -211,7 +211,7 @@ def test_a_failed_cell_is_tried_again(tmp_path: Path, plugin_file: Callable[...,
     """
     probe = plugin_file(source) + ":p"
     first = run(["lstm:hidden=8"], tmp_path / "run", probes=[probe, "accuracy"])
-    flag.write_text("there")
+    flag.write_text("there", encoding="utf-8")
     second = run(["lstm:hidden=8"], tmp_path / "run", probes=[probe, "accuracy"])
     assert (statuses(first), statuses(second)) == (["failed", "ok"], ["ok", "ok"])
     assert first.records[1] == second.records[1]

@@ -109,8 +109,8 @@ def test_unreadable_records_do_not_hide_the_others(tmp_path: Path) -> None:
     records = [make_record(seed=seed) for seed in range(3)]
     for record in records:
         store.write_record(record)
-    (store.records / f"{records[0].id}.json").write_text("{")
-    (store.records / f"{records[2].id}.json").write_text('{"schema": 0}')
+    (store.records / f"{records[0].id}.json").write_text("{", encoding="utf-8")
+    (store.records / f"{records[2].id}.json").write_text('{"schema": 0}', encoding="utf-8")
     said: list[str] = []
     assert list(store.read_records(said.append)) == [records[1]]
     assert len(said) == 1
@@ -141,7 +141,7 @@ def test_a_killed_writer_leaves_no_half_file(tmp_path: Path) -> None:
 
 def test_an_unwritable_directory_is_a_wrong_request(tmp_path: Path) -> None:
     """Said before anything is trained. (A file in the way: root may write anywhere.)"""
-    (tmp_path / "run").write_text("")
+    (tmp_path / "run").write_text("", encoding="utf-8")
     with pytest.raises(RequestError, match="choose another with --out"):
         RunDirectory(tmp_path / "run").create()
 
@@ -160,7 +160,7 @@ def test_clearing_leaves_other_files_alone(tmp_path: Path) -> None:
     files = ["records/{}.json", "trials/{}.json", "checkpoints/{}.safetensors", "records/.{}.json.a1b2.tmp"]
     for name in (own, other, "patients"):
         for file in files:
-            (tmp_path / file.format(name)).write_text("{}")
+            (tmp_path / file.format(name)).write_text("{}", encoding="utf-8")
     store.clear({own, "patients"})
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {file.format(name) for name in (other, "patients") for file in files}

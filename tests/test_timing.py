@@ -1,7 +1,9 @@
 """What a model costs: measured in a process of its own, and sums to what can be known without a clock."""
 
+import ctypes
 import math
 import re
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,17 +46,17 @@ def measured(record: Record, name: str) -> Curve:
 
 def test_a_run_times_any_model(tmp_path: Path) -> None:
     """Positive times at every length, a limit where the position table ends, no training."""
-    models = ["lstm:hidden=4", "gpt:max_length=40"]
-    probe = "speed:lengths=[16,32,64],budget=0.1"
+    models = ["lstm:hidden=4", "gpt:max_length=3"]
+    probe = "speed:lengths=[2,4],budget=60"
     results = harness.run(models, probes=[probe], seeds=1, out=tmp_path)
     assert [r.status for r in results] == ["ok", "ok"]
     lstm, gpt = results.records
     assert all(value > 0 for value in measured(lstm, "forward").y + measured(lstm, "forward_and_backward").y)
-    assert [math.isnan(value) for value in measured(gpt, "forward").y] == [False, False, True]
+    assert [math.isnan(value) for value in measured(gpt, "forward").y] == [False, True]
     scaling = gpt.find("time_exponent")
     assert isinstance(scaling, Scalar)
     assert scaling.verdict is not None
-    assert scaling.verdict.startswith("at 64 tokens: ValueError")
+    assert scaling.verdict.startswith("at 4 tokens: ValueError")
     assert lstm.trained is None
 
 
@@ -93,9 +95,9 @@ def test_a_pretrained_model_is_timed(tmp_path: Path, plugin_file: Callable[..., 
 
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
-    probe = "thread_scaling:threads=[512],length=8,batch=1,budget=0.05"
+    probe = "thread_scaling:threads=[100000],length=8,batch=1,budget=0.05"
     (timed,) = harness.run(["lstm:hidden=4"], probes=[probe], seeds=1, out=tmp_path).records
-    assert measured(timed, "speed_up").x == [1, 512]
+    assert measured(timed, "speed_up").x == [1, 100000]
     assert measured(timed, "speed_up").y[0] == 1.0
     assert math.isnan(measured(timed, "speed_up").y[1])
 
@@ -163,7 +165,7 @@ def test_prints_and_missing_gradients_spoil_no_times(tmp_path: Path, plugin_file
             print(".", end="")
             return torch.zeros(*tokens.shape, self.size)
     """
-    probe = "speed:lengths=[8,16],budget=0.05"
+    probe = "speed:lengths=[8,16],budget=60"
     (timed,) = harness.run([plugin_file(source) + ":M"], probes=[probe], seeds=1, out=tmp_path / "run").records
     assert all(value > 0 for value in measured(timed, "forward").y)
     assert "forward_and_backward" not in [each.name for each in timed.measurements]
@@ -186,14 +188,30 @@ def test_peak_memory_is_what_was_allocated() -> None:
     assert math.isnan(peak) or 55 < peak < 90
 
 
+def small_blocks() -> list[torch.Tensor]:
+    """32 MiB, in blocks that an allocator may keep when they are freed."""
+    return [torch.ones(2**13) for _ in range(1024)]
+
+
+def freed_memory_returns() -> bool:
+    """Whether this process has less memory when blocks are freed and the C library is asked to give them back."""
+    trim, pages = getattr(ctypes.CDLL(None), "malloc_trim", None), Path("/proc/self/statm")
+    if trim is None or not pages.exists():
+        return False
+    held = small_blocks()
+    before = int(pages.read_text(encoding="utf-8").split()[1])
+    del held
+    trim(0)
+    after = int(pages.read_text(encoding="utf-8").split()[1])
+    return (before - after) * resource.getpagesize() > 16 * 2**20
+
+
 def test_peak_memory_is_seen_again() -> None:
     """What an earlier run has freed is no longer in use, so that a second run needs as much as the first."""
-
-    def run() -> None:
-        _ = [torch.ones(2**13) for _ in range(1024)]  # 32 MiB in blocks that the allocator would keep
-
+    if not freed_memory_returns():
+        pytest.skip("the allocator keeps what is freed")
     for _ in range(3):
-        peak = peak_memory(run) / 2**20
+        peak = peak_memory(small_blocks) / 2**20
         assert math.isnan(peak) or 25 < peak < 50
 
 

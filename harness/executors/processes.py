@@ -9,8 +9,9 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 from typing import Any, TextIO, cast
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
@@ -23,6 +24,10 @@ from harness.interrupts import interrupts_held
 from harness.runner import Work, failed_records, run_trial
 from harness.schema import Record
 from harness.store import RunDirectory
+
+AHEAD = 8
+"""Trials handed over beyond those that run. All at once would fill the pipe to the workers, and an interrupt would find
+a thread that writes into it; Python 3.13 prints what becomes of that."""
 
 _shares: Any = None
 """In a worker: the queue that takes `(index of the trial, share done)`."""
@@ -37,13 +42,14 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
     """
     context = start()
     shares: Any = context.Queue()
+    waiting = enumerate(works)
     with ProcessPool(
         max_workers=jobs, initializer=_start_worker, initargs=(shares, dict(os.environ)), context=context
     ) as pool:
         try:
             # a server that workers fork from was started without interrupts, and while it gets ready they may end us
             with interrupts_held() if context.get_start_method() == "spawn" else contextlib.nullcontext():
-                futures = _schedule(pool, works)
+                futures = _schedule(pool, islice(waiting, jobs + AHEAD))
             while futures:
                 if not pool.active:
                     raise BrokenProcessPool
@@ -56,6 +62,7 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
                     if isinstance(error, StoreError):
                         raise error
                     yield from future.result() if error is None else _after_death(works[index], error)
+                    futures |= _schedule(pool, islice(waiting, 1))
         except BrokenProcessPool:
             pool.stop()
             raise HarnessError(
@@ -67,10 +74,10 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
             raise
 
 
-def _schedule(pool: ProcessPool, works: Sequence[Work]) -> dict[int, ProcessFuture[list[Record]]]:
+def _schedule(pool: ProcessPool, works: Iterable[tuple[int, Work]]) -> dict[int, ProcessFuture[list[Record]]]:
     try:
-        return {index: pool.schedule(_run, args=[index, work]) for index, work in enumerate(works)}
-    except RuntimeError as error:  # the first workers died before the last trial was scheduled
+        return {index: pool.schedule(_run, args=[index, work]) for index, work in works}
+    except RuntimeError as error:  # the workers have died
         raise BrokenProcessPool from error
 
 

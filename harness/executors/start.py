@@ -4,10 +4,15 @@ import multiprocessing
 import os
 import signal
 import sys
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.context import BaseContext
 
 from harness.interrupts import interrupts_held
+
+LONGEST = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+"""Bytes of the temporary folder's path at which the server's socket, a file in it, still has an address."""
 
 
 def start() -> BaseContext:
@@ -24,9 +29,21 @@ def start() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.runner"])
     resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
-    with interrupts_held():
+    with interrupts_held(), _room_for_a_socket():
         forkserver.ensure_running()
     return context
+
+
+@contextmanager
+def _room_for_a_socket() -> Iterator[None]:
+    """A long `TMPDIR` is left for /tmp, as Python does by itself from 3.14 on."""
+    chosen = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST:
+        tempfile.tempdir = "/tmp"
+    try:
+        yield
+    finally:
+        tempfile.tempdir = chosen
 
 
 def stop() -> None:

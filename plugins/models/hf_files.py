@@ -41,7 +41,7 @@ def check_folder(path: str, gguf_file: str | None) -> None:
     if not found:
         raise ValueError(f"the folder {path!r} has no weights: none of {', '.join(WEIGHTS)}")
     if found[0].endswith(".index.json"):
-        index = json.loads((folder / found[0]).read_text())
+        index = json.loads((folder / found[0]).read_text(encoding="utf-8"))
         missing = sorted({name for name in index["weight_map"].values() if not (folder / name).is_file()})
         if missing:
             raise ValueError(f"the folder {path!r} lacks a part of its weights: {', '.join(missing)}")
