@@ -14,7 +14,7 @@ from harness.plan import make_plan
 from harness.registry import default_registry
 from harness.suites import Claim, Experiment, Suite, load_suite
 
-PAGE = (Path(__file__).parent.parent / "docs" / "suites.md").read_text()
+PAGE = (Path(__file__).parent.parent / "docs" / "suites.md").read_text(encoding="utf-8")
 SUITES = re.findall(r"<!-- file: (\S+) -->\n```toml\n(.*?)```", PAGE, re.DOTALL)
 SMALL = {"steps": 2, "batch_size": 4}
 
@@ -29,7 +29,7 @@ def test_every_suite_of_the_page_is_tested() -> None:
 @pytest.mark.parametrize(("name", "text"), SUITES, ids=[name for name, _ in SUITES])
 def test_the_suites_run(name: str, text: str, tmp_path: Path) -> None:
     """As written it can be planned; with hardly any training, every claim finds its number for every seed."""
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="utf-8")
     suite = load_suite(tmp_path / name)
     assert make_plan(suite, default_registry()).trials
     results = harness.run(suite=suite, training=SMALL, examples=16, out=tmp_path / "run")
@@ -44,7 +44,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """In the order of the page, in the folder where the file was saved."""
     monkeypatch.chdir(tmp_path)
     for name, text in SUITES:
-        Path(name).write_text(text)
+        Path(name).write_text(text, encoding="utf-8")
     for command in re.findall(r"^    (harness .+)$", PAGE, re.MULTILINE):
         words = shlex.split(command)[1:]
         if words[0] == "run" and "--dry-run" not in words:

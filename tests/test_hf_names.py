@@ -23,10 +23,12 @@ def test_the_error_says_how_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Only for what is there, and without importing the library, here one that must not be imported."""
     package = tmp_path / "transformers"
     (package / "models" / "auto").mkdir(parents=True)
-    (package / "__init__.py").write_text("raise RuntimeError")
+    (package / "__init__.py").write_text("raise RuntimeError", encoding="utf-8")
     listed = 'OTHERS = OrderedDict([\n("models", "M"),\n]\n)\n'
     listed += 'MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict(\n    [\n("mamba", "MambaForCausalLM"),\n    ]\n)\n'
-    (package / "models" / "auto" / "modeling_auto.py").write_text(listed + listed.replace("MODEL_FOR", "NO"))
+    (package / "models" / "auto" / "modeling_auto.py").write_text(
+        listed + listed.replace("MODEL_FOR", "NO"), encoding="utf-8"
+    )
     monkeypatch.delitem(sys.modules, "transformers", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RequestError, match=f"there is no model '{name}'") as error:
