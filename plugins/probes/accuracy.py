@@ -7,7 +7,7 @@ from harness_plugins.probes.conditions import skill, skill_error
 from harness_plugins.probes.scores import Series, scores
 
 from harness import Curve, Metric, Scalar, Subject
-from harness.statistics import NEAR, diagnose
+from harness.statistics import MEANINGS, NEAR, diagnose
 
 LEARNED = ("learned", "does not extrapolate")
 PARTLY = "partly learned"
@@ -70,7 +70,16 @@ def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterat
             known = [each for each in chosen if not math.isnan(each[0])]
             value, error = worst(known, default=(math.nan, math.nan))
             words = _diagnosis(subject, groups, metric) if wanted else None
-            yield Scalar(name=label, unit=metric.unit, value=value, standard_error=error, verdict=words, headline=True)
+            meaning = MEANINGS[words] if words else None
+            yield Scalar(
+                name=label,
+                unit=metric.unit,
+                value=value,
+                standard_error=error,
+                verdict=words,
+                meaning=meaning,
+                headline=True,
+            )
 
 
 def _diagnosis(subject: Subject, groups: Sequence[Series], metric: Metric) -> str | None:

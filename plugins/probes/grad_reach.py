@@ -17,6 +17,20 @@ from harness.contracts import standard_error
 from harness.gradients import InputGradients
 from harness.statistics import falls_below, fit_decay, located
 
+LAWS = {
+    "exponential": "the size falls by a constant factor per token (per_step_factor); this fit leaves at most half of "
+    "the error of a power law",
+    "polynomial": "the size falls as a power of the distance (decay_exponent); this fit leaves at most half of the "
+    "error of a constant factor",
+    "flat": "the largest size is less than twice the smallest",
+    "grows": "the size rises with the distance, to at least twice its first value",
+    "cut off": "from there on the gradient is exactly 0: nothing of the cue arrives, however large its change",
+    "no clear law": "neither a constant factor per token nor a power of the distance fits much better than the other",
+    "not enough to say": "fewer than 4 distances with a gradient; measure more",
+    "no number": "the gradient or the outputs are not finite there",
+}
+"""What the verdicts about the decay mean."""
+
 STEPS_BACK = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -225,9 +239,13 @@ def decay(places: Sequence[float], each: Sequence[Sizes], axis: str) -> Iterator
     if broken := [f"{place:g}" for place, size in zip(places, at_cue, strict=True) if not math.isfinite(size)]:
         factor, exponent, below = math.nan, math.nan, math.nan
         law = where = f"no number at {', '.join(broken)}"
-    yield Scalar(name="per_step_factor", unit="ratio per token", value=factor, verdict=law, headline=True)
+    meaning = LAWS.get(law.partition(" between")[0].partition(" at ")[0])
+    yield Scalar(
+        name="per_step_factor", unit="ratio per token", value=factor, verdict=law, meaning=meaning, headline=True
+    )
     yield Scalar(name="decay_exponent", unit="", value=exponent)
-    yield Scalar(name="below_1_percent", unit=axis, value=below, verdict=where, headline=True)
+    first = "where the gradient falls below 1% of that at the nearest place; nothing was measured in between"
+    yield Scalar(name="below_1_percent", unit=axis, value=below, verdict=where, meaning=first, headline=True)
 
 
 def by_steps_back(found: dict[Condition, Sizes], axis: str) -> Matrix:

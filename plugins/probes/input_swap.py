@@ -19,7 +19,16 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Scalar, Skip, Subject, Task
-from harness.statistics import GOOD, settled
+from harness.statistics import GOOD, MEANINGS, WAY, settled
+
+WORDS = {
+    **MEANINGS,
+    "follows the cue": f"with the cue of another example the new answer is given, at least {GOOD:.0%} {WAY}",
+    "follows the distractors": f"with other distractors the right answer is lost, by at least {GOOD:.0%} {WAY}",
+    "follows the cue and the distractors": "both of them change the answer",
+    "follows neither": "neither the other cue nor other distractors change the answer to what they would make it",
+}
+"""What the verdicts mean."""
 
 
 def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
@@ -77,16 +86,22 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
         )
     yield from examples_used(subject, batches, subject.examples)
     at = conditions.index(reference(conditions))
-    effects = {"cue": against_old[at], "distractors": curves["keeps_answer"][at]}
-    effects = {what: curves["untouched"][at] - after for what, after in effects.items()}
     words = None
     if not math.isnan(skill(metric, 0.0)):
         found, spread = ([each[key][at] for key in curves] for each in (curves, errors))
         words = learned(subject, metric, found[0], spread[0]) or settled(
             what_counts, [skill(metric, value) for value in found], [skill_error(metric, each) for each in spread]
         )
-    yield Scalar(name="cue_effect", unit=metric.unit, value=effects["cue"], verdict=words, headline=True)
-    yield Scalar(name="distractor_effect", unit=metric.unit, value=effects["distractors"], headline=True)
+    yield Scalar(
+        name="cue_effect",
+        unit=metric.unit,
+        value=curves["untouched"][at] - against_old[at],
+        verdict=words,
+        meaning=WORDS.get(words or ""),
+        headline=True,
+    )
+    lost = curves["untouched"][at] - curves["keeps_answer"][at]
+    yield Scalar(name="distractor_effect", unit=metric.unit, value=lost, headline=True)
 
 
 def swap_conditions(task: Task) -> list[Condition]:

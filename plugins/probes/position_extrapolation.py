@@ -9,10 +9,18 @@ from harness_plugins.probes.scores import Series, scores
 from pydantic import Field
 
 from harness import Condition, Curve, Metric, Scalar, Subject
-from harness.statistics import NEAR, NOT_ENOUGH, settled
+from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 AT_CHANCE = 0.1
 """A skill of this size, to either side of 0, is chance."""
+
+WORDS = {
+    **MEANINGS,
+    "below chance": f"the worst score beyond the trained range is worse than guessing by {AT_CHANCE:.0%} {WAY} or more",
+    "at chance": f"the worst score beyond the trained range is within {AT_CHANCE:.0%} {WAY} of guessing",
+    "above chance": f"every score beyond the trained range is better than guessing by {AT_CHANCE:.0%} {WAY} or more",
+}
+"""What the verdicts mean."""
 
 
 class PositionExtrapolation:
@@ -71,13 +79,16 @@ class PositionExtrapolation:
         ]
         if beyond:
             score, error = min(beyond, key=lambda each: skill(metric, each[0]))
+            verdict = self._not_learned(subject, found, metric) or settled(
+                against_chance, [skill(metric, score)], [skill_error(metric, error)]
+            )
             yield Scalar(
                 name="worst_beyond",
                 unit=metric.unit,
                 value=score,
                 standard_error=error,
-                verdict=self._not_learned(subject, found, metric)
-                or settled(against_chance, [skill(metric, score)], [skill_error(metric, error)]),
+                verdict=verdict,
+                meaning=WORDS[verdict],
                 headline=True,
             )
 
@@ -93,7 +104,14 @@ class PositionExtrapolation:
         skills = [skill(metric, score) for score in found.of(name)]
         verdict = settled(longest, skills, [skill_error(metric, error) for error in found.errors_of(name)])
         words = verdict if verdict in (NEAR, NOT_ENOUGH) else None
-        return Scalar(name="longest_good", unit=axis, value=float(longest(skills)), verdict=words, headline=True)
+        return Scalar(
+            name="longest_good",
+            unit=axis,
+            value=float(longest(skills)),
+            verdict=words,
+            meaning=MEANINGS.get(words or ""),
+            headline=True,
+        )
 
     @staticmethod
     def _not_learned(subject: Subject, found: Series, metric: Metric) -> str | None:

@@ -8,13 +8,34 @@ from harness_plugins.probes.cuts import Outcome, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
-from harness.statistics import NEAR, settled
+from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 LOOKS = 0.3
 """A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
 
 MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
+
+RELIES = (
+    f"without the cue the score falls by at least {MATTERS:.0%} {WAY}, and at least twice as far as under the sham cut "
+    "of a random other position"
+)
+WORDS = {
+    **MEANINGS,
+    "relies on it": RELIES,
+    "relies on it, at chance without": f"{RELIES}; what is left is within 20% {WAY} of chance",
+    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by 20% {WAY} or more, so that "
+    "the answer follows something else",
+    "does not rely on it": f"without the cue the score falls by less than {MATTERS:.0%} {WAY}",
+    "any cut hurts as much": "the sham cut of a random other position costs more than half of what the cue's costs, so "
+    "that the loss says little about the cue",
+    "proven": "swapping the cut tokens changes no later output at all, and the cut opens no future",
+    "not proven": "something of the cut tokens comes through, or the cut opens the future: it says nothing of reliance",
+    "harmless": f"cutting the first position, where it is not the cue, costs less than {MATTERS:.0%} {WAY}",
+    "hurts, though it is not the cue": "the first position is needed whatever it holds (attention rests there), so "
+    "that where the cue stands first its cut removes that rest, too",
+}
+"""What the verdicts here mean."""
 
 
 def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]) -> Iterator[Scalar]:
@@ -23,12 +44,25 @@ def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]
     unit = subject.task.metrics[score].unit
     verdict = _judged(subject, whole.scores, lambda: cue.unproven or _relies(subject, cue, sham))
     value, error = cue.scores.metrics[score], cue.scores.errors[score]
-    yield Scalar(name="score_after_cut", unit=unit, value=value, verdict=verdict, standard_error=error, headline=True)
+    yield Scalar(
+        name="score_after_cut",
+        unit=unit,
+        value=value,
+        verdict=verdict,
+        meaning=meaning(verdict),
+        standard_error=error,
+        headline=True,
+    )
     proven = "not proven" if cue.unproven else "proven"
-    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, headline=True)
+    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, meaning=meaning(proven), headline=True)
     if sham:
         value, error = sham.scores.metrics[score], sham.scores.errors[score]
         yield Scalar(name="score_after_sham", unit=unit, value=value, standard_error=error, headline=True)
+
+
+def meaning(verdict: str | None) -> str | None:
+    """Of a verdict, in a phrase; a reason after a colon explains itself."""
+    return WORDS.get(verdict) or WORDS.get(verdict.partition(":")[0]) if verdict else None
 
 
 def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, moved: bool) -> Scalar:
@@ -48,11 +82,13 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
             return "not to be told from the cue: the model does not answer where the cue stands elsewhere"
         return words
 
+    words = _judged(subject, whole.scores, verdict)
     return Scalar(
         name="first_position_cut",
         unit=subject.task.metrics[score].unit,
         value=outcome.scores.metrics[score] if outcome else math.nan,
-        verdict=_judged(subject, whole.scores, verdict),
+        verdict=words,
+        meaning=meaning(words),
         standard_error=outcome.scores.errors[score] if outcome else None,
         headline=moved,
     )
@@ -81,7 +117,7 @@ def disagreements(
     for name, share in shares.items() if _judged(subject, whole.scores, lambda: "") == "" else ():
         values, errors = _skills(subject, outcomes[name].untouched, outcomes[name].scores)
         verdict = settled(judge, [share.value, *values], [share.error, *errors])
-        if verdict not in ("", NEAR):
+        if verdict not in ("", NEAR, NOT_ENOUGH):
             named.append(f"{name} {verdict}")
     return Scalar(name="disagreements", unit="heads", value=len(named), verdict="; ".join(named) or None)
 
@@ -127,7 +163,7 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
 
     verdict = settled(judge, values, errors)
     without = settled(left, values[1:2], errors[1:2]) if verdict == "relies on it" else ""
-    return verdict + (without if without != NEAR else "")
+    return verdict + (without if without not in (NEAR, NOT_ENOUGH) else "")
 
 
 def _hurts(subject: Subject, outcome: Outcome) -> str:
