@@ -4,10 +4,11 @@ Records are JSON on disk. Infinity and NaN are written as the strings "Infinity"
 reader takes, and come back as floats.
 """
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from harness.errors import did_you_mean
 from harness.vocabulary import Stage
@@ -35,6 +36,12 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
+def _known(errors: Any) -> Any:
+    """None instead of nothing but NaN, which would differ from itself."""
+    numbers = errors if isinstance(errors, list) else [errors]
+    return errors if any(number is not None and not math.isnan(number) for number in numbers) else None
+
+
 Count = Annotated[int, BeforeValidator(_no_flag)]
 """A whole number that a user writes."""
 Number = Annotated[float, BeforeValidator(_no_flag)]
@@ -56,8 +63,8 @@ class Scalar(Strict):
     """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
     meaning: str | None = None
     """What those words mean, with their thresholds, as reports explain them (see `harness.statistics.MEANINGS`)."""
-    standard_error: float | None = None
-    """Of the value, from the examples of this seed; None or NaN where it is not known."""
+    standard_error: Annotated[float | None, AfterValidator(_known)] = None
+    """Of the value, from the examples of this seed; None where it is not known."""
     headline: bool = False
     """Whether summary tables show it."""
 
@@ -80,8 +87,9 @@ class Curve(Strict):
     """What `y` is."""
     inside: list[bool] | None = None
     """For each `x`, whether training covered it (None where that question has no meaning)."""
-    standard_errors: list[float] | None = None
-    """For each `x` the standard error of `y`, from the examples of this seed; NaN where it is not known."""
+    standard_errors: Annotated[list[float] | None, AfterValidator(_known)] = None
+    """For each `x` the standard error of `y`, from the examples of this seed; NaN where it is not known, None where it
+    is known nowhere."""
     scale: Literal["linear", "log"] = "linear"
     """How to draw `y`."""
     headline: bool = False
