@@ -78,11 +78,16 @@ def test_verdicts_are_counted_over_seeds() -> None:
     assert "| learned 2/3, never learned 1/3 |" in render(records, format="markdown")
 
 
-def test_several_verdicts_say_whose_they_are() -> None:
-    """Two numbers with words get two columns of words."""
-    text = render([record(factor(0.5, "flat"), factor(1.0, "solved", name="best"))], format="markdown")
-    assert "verdict (per_step_factor)" in text
-    assert "verdict (best)" in text
+def test_verdicts_stand_beside_their_numbers() -> None:
+    """Each to the right of the number it is about, also where the table is split."""
+    records = [record(factor(0.5, "flat"), *(factor(1.0, f"so much {i}", name=f"best_{i}") for i in range(8)))]
+    header = next(line for line in render(records, format="markdown").splitlines() if "per_step_factor" in line)
+    cells = [cell.strip() for cell in header.strip("|").split("|")]
+    assert cells[3:7] == ["per_step_factor (ratio)", "verdict", "best_0 (ratio)", "verdict"]
+    for width in range(40, 130):
+        tables = [line.split() for line in render(records, width=width).splitlines() if line.startswith("model")]
+        assert len(tables) > 1
+        assert all(words[1] != "verdict" for words in tables)
 
 
 def test_a_curve_shows_median_and_range_where_seeds_differ() -> None:

@@ -124,8 +124,7 @@ def _summary_table(group: Group) -> Table:
         numbers = [_number(row, each) for row, each in zip(rows, found, strict=True)]
         columns.append(Column(f"{name} ({unit})" if unit else name, numbers))
         if name in with_words:
-            header = "verdict" if len(with_words) == 1 else f"verdict ({name})"
-            columns.append(Column(header, [_words(each) for each in found], "text"))
+            columns.append(Column("verdict", [_words(each) for each in found], "text"))
     warning = f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."
     # a pretrained model has no seed of its own: another one only draws other examples
     single = [row for row in rows if len(row.ok) == 1 and not row.ok[0].pretrained]

@@ -66,7 +66,8 @@ def fit(
         if column.role in ("label", "shape"):
             continue
         if split and parts[-1] and _width([*fixed, *parts[-1], column, *last]) > width:
-            parts.append([])
+            # a verdict stays beside the number it is about
+            parts.append([parts[-1].pop()] if column.role == "text" and len(parts[-1]) > 1 else [])
         parts[-1].append(column)
     return [[*fixed, *part, *last] for part in parts], notes
 

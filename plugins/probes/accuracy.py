@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from harness_plugins.probes.conditions import skill, skill_error
-from harness_plugins.probes.scores import Series, scores
+from harness_plugins.probes.conditions import skill, skill_error, unit_of
+from harness_plugins.probes.scores import Series, scores, worst
 
 from harness import Curve, Metric, Scalar, Subject
 from harness.statistics import MEANINGS, NEAR, diagnose
@@ -53,22 +53,16 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
                 yield from _worst(subject, list(groups.values()), metric)
         if found.reason:
             label = "limit" if index == 0 else f"limit ({group})"
-            yield Scalar(name=label, unit=task.axis, value=found.limit, verdict=found.reason, headline=index == 0)
+            yield Scalar(
+                name=label, unit=unit_of(task.axis), value=found.limit, verdict=found.reason, headline=index == 0
+            )
 
 
 def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterator[Scalar]:
-    name = subject.task.headline
-    places = [
-        (value, error, condition.inside)
-        for found in groups
-        for value, error, condition in zip(found.of(name), found.errors_of(name), found.conditions, strict=True)
-    ]
-    worst = min if metric.higher_is_better else max
+    places = [place for found in groups for place in found.places(subject.task.headline)]
     for label, wanted in (("worst_inside", True), ("worst_beyond", False)):
-        chosen = [(value, error) for value, error, inside in places if inside == wanted]
-        if chosen:
-            known = [each for each in chosen if not math.isnan(each[0])]
-            value, error = worst(known, default=(math.nan, math.nan))
+        if chosen := [(value, error) for condition, value, error in places if condition.inside == wanted]:
+            value, error = worst(chosen, metric)
             words = _diagnosis(subject, groups, metric) if wanted else None
             meaning = MEANINGS[words] if words else None
             yield Scalar(

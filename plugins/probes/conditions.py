@@ -23,6 +23,12 @@ def reference(conditions: Sequence[Condition]) -> Condition:
     return max(inside, key=lambda condition: condition.x) if inside else conditions[0]
 
 
+def unit_of(axis: str) -> str:
+    """The unit of a place on an axis: `tokens` for `distance (tokens)`; the axis itself if it says none."""
+    name, _, unit = axis.rpartition(" (")
+    return unit.removesuffix(")") if name and unit.endswith(")") else axis
+
+
 def skill(metric: Metric, value: float) -> float:
     """The share of the way from chance (0) to perfect (1); NaN for a metric that states no such scale."""
     if metric.chance is None or metric.best is None or metric.chance == metric.best:

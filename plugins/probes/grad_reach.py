@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked
+from harness_plugins.probes.conditions import first_group, marked, unit_of
 from harness_plugins.probes.directions import all_directions, loss_direction, rows_at_once
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -120,7 +120,7 @@ class GradReach:
             yield Scalar(name="without_loss_gradient", unit="examples", value=without)
         yield from self._examples_used(subject, batches, cue_gradient)
         yield self._query_gradient(each, cue_gradient.unit, marks[1])
-        yield from decay(places, each, task.axis)
+        yield from decay(places, each, unit_of(task.axis))
         yield by_steps_back(found, task.axis)
 
     def _examples_used(self, subject: Subject, batches: dict[Condition, Batch], like: Curve) -> Iterator[Curve]:
@@ -228,7 +228,7 @@ def _length(vectors: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch 
     return length
 
 
-def decay(places: Sequence[float], each: Sequence[Sizes], axis: str) -> Iterator[Scalar]:
+def decay(places: Sequence[float], each: Sequence[Sizes], unit: str) -> Iterator[Scalar]:
     """What the gradient at the cue does along the distance, in numbers and words; NaN if a place has no number."""
     at_cue = [size.at_cue.mean().item() for size in each]
     fit = fit_decay([size.steps for size in each], at_cue, smallest=max(size.smallest for size in each))
@@ -245,7 +245,7 @@ def decay(places: Sequence[float], each: Sequence[Sizes], axis: str) -> Iterator
     )
     yield Scalar(name="decay_exponent", unit="", value=exponent)
     first = "where the gradient falls below 1% of that at the nearest place; nothing was measured in between"
-    yield Scalar(name="below_1_percent", unit=axis, value=below, verdict=where, meaning=first, headline=True)
+    yield Scalar(name="below_1_percent", unit=unit, value=below, verdict=where, meaning=first, headline=True)
 
 
 def by_steps_back(found: dict[Condition, Sizes], axis: str) -> Matrix:

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from harness_plugins.probes.conditions import first_group, learned, reference, skill, skill_error
-from harness_plugins.probes.scores import Series, scores
+from harness_plugins.probes.conditions import first_group, learned, reference, skill, skill_error, unit_of
+from harness_plugins.probes.scores import Series, scores, worst
 from pydantic import Field
 
 from harness import Condition, Curve, Metric, Scalar, Subject
@@ -66,19 +66,13 @@ class PositionExtrapolation:
             headline=True,
         )
         limited = found.limit < math.inf
-        yield Scalar(name="limit", unit=task.axis, value=found.limit, verdict=found.reason, headline=limited)
+        yield Scalar(name="limit", unit=unit_of(task.axis), value=found.limit, verdict=found.reason, headline=limited)
         if math.isnan(skill(metric, 0.0)):
             return  # without a scale from chance to perfect, no score is good or bad
-        yield self._longest_good(found, metric, task.headline, task.axis)
-        beyond = [
-            (score, error)
-            for condition, score, error in zip(
-                found.conditions, found.of(task.headline), found.errors_of(task.headline), strict=True
-            )
-            if not condition.inside and not math.isnan(score)
-        ]
+        yield self._longest_good(found, metric, task.headline, unit_of(task.axis))
+        beyond = [(score, error) for condition, score, error in found.places(task.headline) if not condition.inside]
         if beyond:
-            score, error = min(beyond, key=lambda each: skill(metric, each[0]))
+            score, error = worst(beyond, metric)
             verdict = self._not_learned(subject, found, metric) or settled(
                 against_chance, [skill(metric, score)], [skill_error(metric, error)]
             )
@@ -92,7 +86,7 @@ class PositionExtrapolation:
                 headline=True,
             )
 
-    def _longest_good(self, found: Series, metric: Metric, name: str, axis: str) -> Scalar:
+    def _longest_good(self, found: Series, metric: Metric, name: str, unit: str) -> Scalar:
         def longest(skills: Sequence[float]) -> str:
             good = -math.inf
             for condition, reached in zip(found.conditions, skills, strict=True):
@@ -106,7 +100,7 @@ class PositionExtrapolation:
         words = verdict if verdict in (NEAR, NOT_ENOUGH) else None
         return Scalar(
             name="longest_good",
-            unit=axis,
+            unit=unit,
             value=float(longest(skills)),
             verdict=words,
             meaning=MEANINGS.get(words or ""),
@@ -133,4 +127,6 @@ class PositionExtrapolation:
 
 def against_chance(skills: Sequence[float]) -> str:
     """Whether a skill is below chance, at chance or above."""
+    if math.isnan(skills[0]):
+        return "not a number"
     return "below chance" if skills[0] < -AT_CHANCE else "at chance" if skills[0] < AT_CHANCE else "above chance"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness import Condition, Subject
+from harness import Condition, Metric, Subject
 from harness.registry import describe
 
 
@@ -31,6 +31,11 @@ class Series:
     def of(self, metric: str) -> list[float]:
         """One value for each condition; NaN where there is none."""
         return [summary.get(metric, math.nan) for summary in self.summaries]
+
+    def places(self, metric: str) -> list[tuple[Condition, float, float]]:
+        """Condition, value and standard error wherever the model takes the length."""
+        values, errors = self.of(metric), self.errors_of(metric)
+        return [(condition, values[i], errors[i]) for i, condition in enumerate(self.conditions) if self.summaries[i]]
 
     def errors_of(self, metric: str) -> list[float]:
         """The standard error of each."""
@@ -71,3 +76,11 @@ def scores(subject: Subject, conditions: Sequence[Condition]) -> Series:
             summaries.append(subject.task.summarise(numbers))
             errors.append(subject.task.standard_errors(numbers))
     return Series(conditions, summaries, errors, limit, reason)
+
+
+def worst(found: Sequence[tuple[float, float]], metric: Metric) -> tuple[float, float]:
+    """The worst value with its standard error; NaN is worse than any number."""
+    for value, error in found:
+        if math.isnan(value):
+            return value, error
+    return (min if metric.higher_is_better else max)(found)
