@@ -261,11 +261,12 @@ def list_plugins(kind: str | None, form: str) -> None:
         return
     formatter = click.HelpFormatter(width=terminal_width())
     for each in kinds:
+        entries = [
+            (entry.spec.name, f"{entry.spec.summary} ({entry.origin.distribution} {entry.origin.version})")
+            for entry in registry.all(each.removesuffix("s"))
+        ]
         with formatter.section(each):
-            formatter.write_dl(
-                (entry.spec.name, f"{entry.spec.summary} ({entry.origin.distribution} {entry.origin.version})")
-                for entry in registry.all(each.removesuffix("s"))
-            )
+            formatter.write_dl(entries or [("none", "")])
     click.echo(formatter.getvalue())
     if registry.broken:
         lines = TextWrapper(terminal_width(), subsequent_indent="    ", break_on_hyphens=False)

@@ -188,6 +188,14 @@ def test_list_shows_all_kinds_and_where_they_come_from() -> None:
     assert content["broken"] == []
 
 
+def test_a_kind_without_plugins_is_listed_as_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the built-in plugins themselves are broken: the list is what then tells."""
+    monkeypatch.setattr(default_registry(), "all", lambda kind: [])
+    listed = harness("list")
+    assert listed.exit_code == 0
+    assert listed.stdout.count("none") == 4
+
+
 def test_show_explains_a_plugin() -> None:
     """Arguments with types and defaults, needs, stages, source; as JSON too."""
     text = harness("show", "model", "gpt").stdout

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from record_factory import record as make_record
 
 from harness.errors import RequestError
-from harness.schema import Curve, Matrix, Record, Scalar
+from harness.schema import SCHEMA_VERSION, Curve, Matrix, ModelUse, Record, Scalar
 from harness.store import RunDirectory, write_atomic
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -49,11 +49,20 @@ def test_every_float_survives_the_round_trip(value: float, values: list[float]) 
     assert all(map(same, matrix.values[0], values))
 
 
-def test_records_of_the_first_schema_stay_readable() -> None:
-    """A record as version 1 wrote it can be read for ever."""
-    record = Record.model_validate_json((FIXTURES / "record-schema-1.json").read_bytes())
+@pytest.mark.parametrize("version", [1, 2])
+def test_records_of_every_schema_stay_readable(version: int) -> None:
+    """A record as each version wrote it can be read for ever."""
+    record = Record.model_validate_json((FIXTURES / f"record-schema-{version}.json").read_bytes())
+    assert record.schema_version == version <= SCHEMA_VERSION
     assert record.status == "ok"
     assert record.find("accuracy").kind == "curve"
+
+
+def test_there_is_a_record_of_the_current_schema() -> None:
+    """With every field that it can have, so that a later change of one is noticed."""
+    content = json.loads((FIXTURES / f"record-schema-{SCHEMA_VERSION}.json").read_bytes())
+    assert content.keys() == Record.model_fields.keys()
+    assert content["model"].keys() == ModelUse.model_fields.keys()
 
 
 def test_a_record_explains_itself() -> None:
