@@ -25,7 +25,9 @@ def run(command: str) -> str:
         if "--model" in words:
             if "--training" not in words:
                 words += ["--training", ""]
-            words[words.index("--training") + 1] = "steps=2,batch_size=4"
+            for place in [index + 1 for index, word in enumerate(words) if word == "--training"]:
+                kept = [setting for setting in words[place].split(",") if not setting.startswith("steps")]
+                words[place] = ",".join([*kept, "steps=2", "batch_size=4"])
             words += ["--seeds", "1", "--examples", "16", "--jobs", "1"]
         else:
             words = ["run", words[1] if words[0] == "run" else "bench", "--dry-run"]
