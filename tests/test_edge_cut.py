@@ -84,7 +84,7 @@ class TestFirstPosition:
         [
             (Lookup, "harmless"),
             (Rests, "hurts, though it is not the cue"),
-            (ByPosition, "not to be told from the cue: the model does not answer where the cue stands elsewhere"),
+            (ByPosition, "not to be told apart from the cue"),
             (Blind, "has not learned"),
         ],
     )

@@ -88,3 +88,11 @@ def test_any_curve_can_be_drawn(values: list[float], log: bool, ascii: bool) -> 
     for each in (values, [*values, -1.7e308, 1.7e308], [*values, 1.0, 1.0 + 2**-52]):
         line = sparkline(each, *bounds(each, log=log), log=log, ascii=ascii)
         assert len(line) == min(len(each), 16)
+
+
+def test_one_steep_curve_does_not_flatten_the_others() -> None:
+    """Of a gradient of 1e-32 beside one of 1e-4, eight decades are drawn."""
+    low, high = bounds([1.0, 1e-4, 1e-32], log=True)
+    assert (low, high) == (1e-8, 1.0)
+    assert sparkline([1.0, 1e-4], low, high, log=True) == "█▅"
+    assert sparkline([1.0, 1e-32], low, high, log=True) == "█▁"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-~=+*#"
 
-LEAST_FACTOR = 2.0
+LEAST_FACTOR, MOST_FACTOR = 2.0, 1e8
 """Between bottom and top of a log scale."""
 LEAST_SHARE = 0.2
 """Of the largest value, between bottom and top of a linear scale."""
@@ -22,9 +22,12 @@ def can_draw(encoding: str | None) -> bool:
 
 
 def bounds(values: Iterable[float], *, log: bool = False) -> tuple[float, float]:
-    """The smallest and largest value that can be drawn, so that several sparklines can share a scale."""
+    """The smallest and largest value that can be drawn, so that several sparklines can share a scale. On a log scale
+    the largest factor between the two is `MOST_FACTOR`: one curve of thirty decades would make all others look flat."""
     drawn = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
-    return (min(drawn), max(drawn)) if drawn else (math.nan, math.nan)
+    if not drawn:
+        return math.nan, math.nan
+    return max(min(drawn), max(drawn) / MOST_FACTOR if log else -math.inf), max(drawn)
 
 
 def _scale(low: float, high: float, log: bool) -> tuple[float, float]:

@@ -16,6 +16,7 @@ LOOKS = 0.3
 MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
 
+APART = "not to be told apart from the cue"
 RELIES = (
     f"without the cue the score falls by at least {MATTERS:.0%} {WAY}, and at least twice as far as under the sham cut "
     "of a random other position"
@@ -31,6 +32,8 @@ WORDS = {
     "that the loss says little about the cue",
     "proven": "swapping the cut tokens changes no later output at all, and the cut opens no future",
     "not proven": "something of the cut tokens comes through, or the cut opens the future: it says nothing of reliance",
+    APART: "the cue always stands first, and has no other place where the model would answer: what its cut takes away "
+    "may be the cue or the first position, where attention often rests",
     "harmless": f"cutting the first position, where it is not the cue, costs less than {MATTERS:.0%} {WAY}",
     "hurts, though it is not the cue": "the first position is needed whatever it holds (attention rests there), so "
     "that where the cue stands first its cut removes that rest, too",
@@ -76,10 +79,10 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
 
     def verdict() -> str | None:
         if outcome is None:
-            return "not to be told from the cue, which has no other place"
+            return APART
         words = _judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
         if moved and words in ("has not learned", "not enough to say"):
-            return "not to be told from the cue: the model does not answer where the cue stands elsewhere"
+            return APART
         return words
 
     words = _judged(subject, whole.scores, verdict)
