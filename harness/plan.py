@@ -166,7 +166,7 @@ class _Resolver:
         """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
         for kind in ("model", "task", "probe"):
             names = {entry.spec.name for entry in registry.all(kind)}
-            for request in (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s")):
+            for request in suite.requests(kind):
                 if request.alias in names:
                     name = request.alias
                     raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
