@@ -114,6 +114,13 @@ class Batch:
         """The chosen examples: a slice, an index tensor or a boolean mask."""
         return self._map(lambda tensor: tensor[rows])
 
+    @property
+    def marked(self) -> Bool[Tensor, " batch"]:
+        """Whether an example has a cue and a query not before it."""
+        if self.cue is None or self.query is None:
+            return torch.zeros(len(self), dtype=torch.bool, device=self.tokens.device)
+        return (self.cue >= 0) & (self.cue <= self.query)
+
     def split(self, size: int) -> Iterator["Batch"]:
         """Consecutive batches of at most `size` examples."""
         for start in range(0, len(self), size):
@@ -279,11 +286,17 @@ class Task:
         """For each example another one of the batch whose right answer differs, drawn at random: the one to swap cues
         with. The answer is the target at the query, unless overridden.
 
+        Args:
+            batch: examples that all have a cue and a query.
+            generator: what draws.
+
         Raises:
-            Skip: an example has no such partner.
+            Skip: an example has no such partner, or answers are real numbers and this is not overridden.
         """
         if batch.query is None:
             raise Skip("the task marks no query, so that answers cannot be compared")
+        if self.interface.output == "numbers":
+            raise Skip("the task's answers are real numbers, and it does not say which of them count as different")
         answers = batch.targets[torch.arange(len(batch), device=batch.targets.device), batch.query]
         return different(answers, generator)
 
@@ -364,12 +377,11 @@ class Subject:
         """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
         there are none."""
         batch = self.batch(condition)
-        if batch.cue is None or batch.query is None:
+        found = batch.marked.nonzero().squeeze(1)[:examples]
+        if not len(found):
             return None
-        found = ((batch.cue >= 0) & (batch.cue <= batch.query)).nonzero().squeeze(1)[:examples]
-        if len(found) == min(len(batch), examples or len(batch)):
-            return batch[: len(found)]
-        return batch[found] if len(found) else None
+        # a slice where it will do, which copies nothing
+        return batch[: len(found)] if len(found) == min(len(batch), examples or len(batch)) else batch[found]
 
     def chunks(self, batch: Batch) -> Iterator[Batch]:
         """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""

@@ -14,10 +14,9 @@ from harness.contracts import seeded
 
 @contextmanager
 def one_trial(device: torch.device, threads: int) -> Iterator[None]:
-    """Fixed threads and a random state of the trial's own; the caller's are restored."""
+    """Fixed threads and random states of the trial's own; the caller's come back afterwards."""
     before, tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
-    states = random.getstate(), numpy.random.get_state()
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with _random_states(device):
         torch.set_num_threads(threads)
         torch.backends.cudnn.allow_tf32 = False  # ten bits of a mantissa are too few for a leak of exactly 0
         try:
@@ -25,6 +24,29 @@ def one_trial(device: torch.device, threads: int) -> Iterator[None]:
         finally:
             torch.set_num_threads(before)
             torch.backends.cudnn.allow_tf32 = tf32
+
+
+@contextmanager
+def random_state_restored(seed: int = 0, device: torch.device | None = None) -> Iterator[None]:
+    """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
+    with _random_states(device):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the stack for each kind of device: slow
+        if device is not None and device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        numpy.random.seed(seed)
+        random.seed(seed)
+        yield
+
+
+@contextmanager
+def _random_states(device: torch.device | None) -> Iterator[None]:
+    """Whatever is drawn or seeded meanwhile, the global random states of torch, numpy and Python come back."""
+    states = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng(devices=[device] if device is not None and device.type == "cuda" else []):
+        try:
+            yield
+        finally:
             random.setstate(states[0])
             numpy.random.set_state(states[1])
 

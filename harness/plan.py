@@ -166,7 +166,7 @@ class _Resolver:
         """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
         for kind in ("model", "task", "probe"):
             names = {entry.spec.name for entry in registry.all(kind)}
-            for request in (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s")):
+            for request in suite.requests(kind):
                 if request.alias in names:
                     name = request.alias
                     raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
@@ -306,14 +306,19 @@ def _training_key(training: Training) -> str:
 def core_digest() -> str:
     """Version of the harness and digest of its own code that decides what is measured."""
     digest = hashlib.sha256(__version__.encode())
+    for path in deciding_files():
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def deciding_files() -> list[Path]:
+    """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
         *("build", "contracts", "gradients", "isolation", "needs", "probing", "runner"),
         *("statistics", "timing", "training"),
     )
-    for path in sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
 
 
 def _check_claims(suite: Suite, resolver: _Resolver, crossed: dict[_Labels, set[Training]]) -> None:

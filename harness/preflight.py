@@ -6,17 +6,15 @@ records; `harness check` looks more closely, and names the guilty part.
 """
 
 import copy
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import numpy
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from harness.contracts import SEES, Subject
+from harness.isolation import random_state_restored
 from harness.vocabulary import SEEDS_ALIKE
 
 EXAMPLES = 3
@@ -245,22 +243,3 @@ def _copied(model: nn.Module) -> nn.Module | None:
     except Exception:
         return None
     return own
-
-
-@contextmanager
-def random_state_restored(seed: int = 0, device: torch.device | None = None) -> Iterator[None]:
-    """Seed the global random states of torch, numpy and Python; the caller's come back afterwards."""
-    devices = [device] if device is not None and device.type == "cuda" else []
-    states = random.getstate(), numpy.random.get_state()
-    with torch.random.fork_rng(devices=devices):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed notes the stack for each kind of device: slow
-        if devices:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        numpy.random.seed(seed)
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(states[0])
-            numpy.random.set_state(states[1])

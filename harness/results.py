@@ -98,8 +98,8 @@ def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]
     def alias(kind: str, use: PluginUse) -> str:
         key = (kind, identity(use))
         if key not in aliases:
-            requests = (each for experiment in suite.experiments for each in getattr(experiment, f"{kind}s"))
-            found = [each.alias for each in requests if matches(each.bare, use.model_copy(update={"alias": ""}))]
+            bare = use.model_copy(update={"alias": ""})
+            found = [each.alias for each in suite.requests(kind) if matches(each.bare, bare)]
             aliases[key] = max(found, default=use.alias)  # a word rather than none
         return aliases[key]
 

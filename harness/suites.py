@@ -278,6 +278,10 @@ class Suite(Strict):
     experiments: list[Experiment] = Field(min_length=1)
     claims: list[Claim] = []
 
+    def requests(self, kind: str) -> list[Request]:
+        """All requests for plugins of a kind, in the order of the experiments."""
+        return [request for experiment in self.experiments for request in getattr(experiment, f"{kind}s")]
+
 
 def load_suite(path: Path) -> Suite:
     """Read a suite from a TOML file.

@@ -142,6 +142,36 @@ class CueOffByOne(Changed):
         return replace(batch, cue=batch.cue + 1)
 
 
+class CueNowhere(Changed):
+    """Counts from the end, where -1 says that there is none."""
+
+    def change(self, batch):
+        return replace(batch, cue=batch.cue - 2)
+
+
+class SomeUnmarked(Changed):
+    """Every third example has neither cue nor query."""
+
+    def change(self, batch):
+        without = torch.arange(len(batch)) % 3 == 0
+        return replace(batch, cue=batch.cue.masked_fill(without, -1), query=batch.query.masked_fill(without, -1))
+
+
+class SomeQueriesTooEarly(SomeUnmarked):
+    def change(self, batch):
+        return super().change(replace(batch, query=batch.query - 1))
+
+
+class SomeCuesOffByOne(SomeUnmarked):
+    def change(self, batch):
+        return super().change(replace(batch, cue=batch.cue + 1))
+
+
+class AllUnmarked(Changed):
+    def change(self, batch):
+        return replace(batch, cue=torch.full_like(batch.cue, -1), query=torch.full_like(batch.query, -1))
+
+
 class CueAlone(Changed):
     def change(self, batch):
         return replace(batch, query=None)
@@ -342,6 +372,10 @@ class AddingMarked(Adding):
         return torch.arange(len(batch)).roll(1)
 
 
+class AddingUnpaired(AddingMarked):
+    partners = Task.partners
+
+
 class AddingByChance(Adding):
     metrics = {"error": Metric("squared error", chance=1 / 3, best=0.0, higher_is_better=False)}
 
@@ -389,7 +423,10 @@ CAUGHT = [
     (NoTargets, "masks", "some examples have no target at all"),
     (CueOutside, "positions", "a cue is outside its sequence"),
     (QueryTooEarly, "positions", "there is no target at the query"),
+    (CueNowhere, "positions", "a cue is outside its sequence"),
+    (SomeQueriesTooEarly, "positions", "there is no target at the query"),
     (CueOffByOne, "cue", "the token at the cue does not tell the answer"),
+    (SomeCuesOffByOne, "cue", "the token at the cue does not tell the answer"),
     (CueAlone, "positions", "mark both cue and query, or neither"),
     (SamePartners, "partners", "partners have the same right answer"),
     (OwnSeed, "same_seed", "gives other data for the same seed"),
@@ -437,6 +474,7 @@ ALONE = (
     Across,
     Redrawn,
     CueOffByOne,
+    SomeCuesOffByOne,
     Percent,
     WrongChance,
     LossEverywhere,
@@ -451,7 +489,7 @@ def test_one_mistake_is_one_failure(task: type) -> None:
     assert [result.check.name for result in check_task(task).failed] == [expected]
 
 
-@pytest.mark.parametrize("task", [Marked, Finite, Plain, Numbers, Adding, AddingMarked])
+@pytest.mark.parametrize("task", [Marked, SomeUnmarked, Finite, Plain, Numbers, Adding, AddingMarked])
 def test_a_right_task_passes(task: type[Task]) -> None:
     """With marks or without, with tokens or with real numbers."""
     report = check_task(task)
@@ -462,8 +500,21 @@ def test_a_right_task_passes(task: type[Task]) -> None:
 def test_what_cannot_be_checked_is_said() -> None:
     """Without marks there is nothing to compare, and a fixed data set has no seeds."""
     assert "marks no cue and query" in check_task(Plain)["positions"].message
+    unmarked = check_task(AllUnmarked)
+    assert not unmarked.failed
+    for name, said in (("positions", "no cue and query"), ("partners", "no query"), ("cue", "no cue")):
+        assert unmarked[name].status == "not applicable"
+        assert f"it marks {said}" in unmarked[name].message
     fixed = type("Fixed", (AlwaysSeedZero,), {"fixed_data": True})
     assert check_task(fixed)["other_seeds"].status == "not applicable"
+
+
+def test_real_numbers_have_no_partners_unless_the_task_says_so() -> None:
+    """Whether two of them count as different answers is for the task to say."""
+    report = check_task(AddingUnpaired)
+    assert not report.failed, str(report)
+    assert report["partners"].status == "not applicable"
+    assert "answers are real numbers" in report["partners"].message
 
 
 def test_an_oracle_makes_the_check_of_perfection_exact() -> None:

@@ -2,14 +2,17 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import SHORT
 
+import harness
 from harness.errors import RequestError
-from harness.plan import Plan, make_plan
+from harness.plan import Plan, core_digest, deciding_files, make_plan
 from harness.registry import default_registry
 from harness.requests import build_suite, find_suite
 from harness.suites import Suite, Ways, load_suite
@@ -62,6 +65,29 @@ def test_a_changed_plugin_source_is_a_new_trial(plugin_file: Callable[..., str])
     source = "import torch\nclass M(torch.nn.Module):\n    def __init__(self, vocab_size: int): ...\n    # {}\n"
     one, two = (plugin_file(source.format(text), f"{text}.py") for text in ("first", "second"))
     assert plan(f"{one}:M", seeds=1).trials[0].trial.id != plan(f"{two}:M", seeds=1).trials[0].trial.id
+
+
+def test_ids_follow_every_core_file_that_decides_numbers() -> None:
+    """Whatever computes is part of all identities, unless it is known to leave the numbers alone."""
+    core = Path(harness.__file__).parent
+    covered = {path.relative_to(core).as_posix() for path in deciding_files()}
+    files = {path.relative_to(core).as_posix(): path.read_text(encoding="utf-8") for path in core.rglob("*.py")}
+    checks = {name for name in files if name.startswith("testing/")}
+    computing = {name for name, text in files.items() if re.search(r"^ *(import|from) torch\b", text, re.M)} - checks
+    only_tells = {"devices.py", "preflight.py", "provenance.py"}
+    assert computing - covered == only_tells
+    assert covered - computing == {"attention/__init__.py", "needs.py", "probing.py", "statistics.py"}
+
+
+def test_a_changed_core_file_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The content of the files counts."""
+    file = tmp_path / "training.py"
+    monkeypatch.setattr("harness.plan.deciding_files", lambda: [file])
+    digests = set()
+    for text in ("a = 1", "a = 2", "a = 1"):
+        file.write_text(text, encoding="utf-8")
+        digests.add(core_digest.__wrapped__())
+    assert len(digests) == 2
 
 
 def test_training_settings_have_an_order() -> None:

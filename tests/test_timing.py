@@ -20,7 +20,6 @@ import harness
 from harness.cli import main
 from harness.contracts import Interface
 from harness.devices import default_jobs
-from harness.plan import core_digest
 from harness.registry import default_registry
 from harness.report import render
 from harness.schema import Curve, Record, Scalar
@@ -220,9 +219,3 @@ def test_shortest_leaves_the_first_run_out() -> None:
     calls: list[int] = []
     assert shortest(lambda: calls.append(0), budget=1.0, repeats=4, enough=0) >= 0
     assert len(calls) == 4
-
-
-def test_the_cores_own_code_is_part_of_identities() -> None:
-    """The digest is stable within an installation."""
-    assert core_digest() == core_digest()
-    assert len(core_digest()) == 16

@@ -58,7 +58,7 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
     """`rows`, one at a time."""
     kept, _ = current(records)
-    models, tasks, probes = (names(getattr(r, kind) for r in kept) for kind in ("model", "task", "probe"))
+    models, tasks, probes = (names(kept, kind) for kind in ("model", "task", "probe"))
     for record in kept:
         cell: dict[str, Any] = dict.fromkeys(COLUMNS)
         error = record.error

@@ -11,7 +11,7 @@ from harness.claims import matches
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import Curve, Matrix, PluginUse, Record, Scalar, Training
 from harness.statistics import Identity, identity, measured_once, seeds_alike
-from harness.suites import Request, Suite, format_arguments
+from harness.suites import Suite, format_arguments
 
 M = TypeVar("M", Scalar, Curve, Matrix)
 
@@ -99,10 +99,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
 
     The records must be `current`: two of one cell would be counted as two seeds.
     """
-    experiments = suite.experiments if suite else []
-    models = names((r.model for r in records), [x for e in experiments for x in e.models])
-    tasks = names((r.task for r in records), [x for e in experiments for x in e.tasks])
-    probes = names((r.probe for r in records), [x for e in experiments for x in e.probes])
+    models, tasks, probes = (names(records, kind, suite) for kind in ("model", "task", "probe"))
     cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Settings, list[Record]]]] = {}
     for record in records:
         cell = cells.setdefault((identity(record.probe), identity(record.task), record.stage), {})
@@ -149,10 +146,11 @@ def _by_seed(records: Iterable[Record]) -> list[Record]:
     return sorted(records, key=lambda record: record.seed)
 
 
-def names(uses: Iterable[PluginUse], requests: Sequence[Request] = ()) -> dict[Identity, str]:
-    """In order, each plugin as used with its alias, or else its label; where several have the same, with the
-    distribution or folder."""
-    distinct = {identity(use): use for use in uses}
+def names(records: Iterable[Record], kind: str, suite: Suite | None = None) -> dict[Identity, str]:
+    """In the suite's order (or the alphabet's), each plugin of a kind with its alias, or else its label; where several
+    have the same, with the distribution or folder."""
+    requests = suite.requests(kind) if suite else []
+    distinct: dict[Identity, PluginUse] = {identity(use): use for use in (getattr(r, kind) for r in records)}
     aliases = Counter(use.alias for use in distinct.values())
     alike: dict[str, list[PluginUse]] = {}
     for use in distinct.values():

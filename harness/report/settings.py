@@ -59,9 +59,7 @@ def _machines(records: Sequence[Record]) -> list[str]:
 def _trainings(records: Sequence[Record], suite: Suite | None) -> Table:
     """A row for each model, task and way of training: where the ways differ, the steps if they were not those that were
     asked for, and the validation loss."""
-    experiments = suite.experiments if suite else []
-    models = names((r.model for r in records), [x for e in experiments for x in e.models])
-    tasks = names((r.task for r in records), [x for e in experiments for x in e.tasks])
+    models, tasks = (names(records, kind, suite) for kind in ("model", "task"))
     ways: dict[tuple[Identity, Identity, Training, str], dict[int, Record]] = {}
     for record in records:
         key = (identity(record.task), identity(record.model), record.training, record.device)

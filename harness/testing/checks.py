@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from harness.contracts import Skip
-from harness.preflight import random_state_restored
+from harness.isolation import random_state_restored
 from harness.registry import describe, place_of_error
 
 Status = Literal["passed", "failed", "not applicable"]

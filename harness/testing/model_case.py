@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.contracts import OUTPUTS_AT_ONCE, Interface
-from harness.preflight import difference, random_state_restored
+from harness.isolation import random_state_restored
+from harness.preflight import difference
 from harness.suites import Request
 from harness.targets import Target
 from harness.testing.checks import Failed, NotApplicable

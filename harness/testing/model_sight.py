@@ -108,7 +108,7 @@ SIGHT: tuple[Check, ...] = (
         "embedding",
         asks="gradient probes find the input embedding",
         means="grad_reach and other gradient probes skip the model",
-        fix="give the model a method get_input_embeddings() that returns the module which embeds the tokens",
+        fix="give the model a method get_input_embeddings() that returns the module which turns tokens into vectors",
         run=embedding,
         after=("stateless",),
     ),

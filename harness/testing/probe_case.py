@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from harness.contracts import Skip, Subject, Task, seeded
+from harness.isolation import random_state_restored
 from harness.needs import unmet
-from harness.preflight import random_state_restored
 from harness.schema import Curve, Matrix, Scalar
 from harness.suites import Request
 from harness.targets import Target

@@ -122,7 +122,7 @@ def masks(case: TaskCase) -> None:
 
 
 def positions(case: TaskCase) -> str:
-    """Real positions, the cue before its query, and a target at the query."""
+    """Real positions (-1 for none), the cue before its query, and a target at the query."""
     marked = 0
     for name, batch in case.batches():
         where = case.where_of(name)
@@ -130,14 +130,15 @@ def positions(case: TaskCase) -> str:
             raise Failed(f"{name}: mark both cue and query, or neither", where)
         if batch.cue is None or batch.query is None:
             continue
-        marked += 1
-        rows, last = torch.arange(len(batch)), batch.mask.sum(1) - 1
+        marked += bool(batch.marked.any())
+        last = batch.mask.sum(1) - 1
         for what, position in (("cue", batch.cue), ("query", batch.query)):
-            if bool(((position < 0) | (position > last)).any()):
+            if bool(((position < -1) | (position > last)).any()):
                 raise Failed(f"{name}: a {what} is outside its sequence", where)
-        if bool((batch.cue > batch.query).any()):
+        asked = batch.query >= 0
+        if bool((asked & (batch.cue > batch.query)).any()):
             raise Failed(f"{name}: a cue comes after its query", where)
-        if bool(case.missing(batch)[0][rows, batch.query].any()):
+        if bool(case.missing(batch)[0][asked, batch.query[asked]].any()):
             raise Failed(f"{name}: there is no target at the query", where)
     if not marked:
         raise NotApplicable("it marks no cue and query; probes that need them skip it")
@@ -145,11 +146,12 @@ def positions(case: TaskCase) -> str:
 
 
 def partners(case: TaskCase) -> str:
-    """In every condition that marks a query."""
+    """In every condition, of the examples that have a cue and a query."""
     tried = 0
     for condition in case.conditions:
         batch = case.evaluate(condition)
-        if batch.query is None:
+        batch = batch[batch.marked]
+        if batch.query is None or not len(batch):
             continue
         other = case.task.partners(batch, seeded("partners"))
         again = case.task.partners(batch, seeded("partners"))
@@ -169,7 +171,8 @@ def cue(case: TaskCase) -> str:
     """Examples with different answers should not often have the same token there."""
     condition = case.conditions[0]
     batch = case.evaluate(condition, examples=256)
-    if batch.cue is None:
+    batch = batch[batch.marked]
+    if batch.cue is None or not len(batch):
         raise NotApplicable(f"it marks no cue in the condition {str(condition)!r}")
     if batch.tokens.is_floating_point():
         raise NotApplicable("real-valued input at the cue is not compared")

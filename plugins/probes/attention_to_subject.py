@@ -7,7 +7,7 @@ import torch
 from harness_plugins.probes.conditions import (
     examples_used,
     first_group,
-    marked,
+    marks,
     reference,
     roles_before,
     uniform_share,
@@ -119,7 +119,7 @@ class AttentionToSubject:
 
 def on_cue(batch: Batch, rows: Float[Tensor, "batch head key"]) -> Float[Tensor, "batch head"]:
     """The weight that each head gives to the cue."""
-    cue, _ = marked(batch)
+    cue, _ = marks(batch)
     return rows[torch.arange(len(cue), device=cue.device), :, cue]
 
 
@@ -130,7 +130,7 @@ def by_role(
     masks = roles_before(batch, subject.task.roles)
     if not masks:
         return
-    _, query = marked(batch)
+    _, query = marks(batch)
     values = [[(rows[:, head] * mask).sum(1).mean().item() for mask in masks.values()] for head in range(len(heads))]
     values.append([(mask.sum(1) / (query + 1)).mean().item() for mask in masks.values()])
     yield Matrix(

@@ -60,7 +60,7 @@ def learned(subject: Subject, metric: Metric, value: float, error: float) -> str
     return NOT_ENOUGH if words and subject.budget < ENOUGH else words or None
 
 
-def marked(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
+def marks(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     """Cue and query positions of a batch that marks them (the need `cue`)."""
     assert batch.cue is not None
     assert batch.query is not None
@@ -71,7 +71,7 @@ def examples_used(subject: Subject, batches: Mapping[Condition, Batch | None], e
     """How many examples of each condition a probe of marked tokens could use; nothing where that is all it wanted.
 
     Args:
-        batches: what it used of each of the task's conditions, in their order.
+        batches: what it used of each condition, in the task's order; None where there was nothing.
         examples: the most that it takes of a condition.
     """
     used = {condition: 0 if batch is None else len(batch) for condition, batch in batches.items()}
@@ -90,13 +90,13 @@ def examples_used(subject: Subject, batches: Mapping[Condition, Batch | None], e
 
 def cue_mask(batch: Batch) -> Bool[Tensor, "batch time"]:
     """True at each example's cue."""
-    cue, _ = marked(batch)
+    cue, _ = marks(batch)
     return torch.arange(batch.tokens.shape[1], device=cue.device) == cue[:, None]
 
 
 def uniform_share(batch: Batch) -> float:
     """The attention from the query to each position, of a head that looks everywhere alike (mean over examples)."""
-    _, query = marked(batch)
+    _, query = marks(batch)
     return (1 / (query + 1).double()).mean().item()
 
 
@@ -104,7 +104,7 @@ def roles_before(batch: Batch, roles: Sequence[str]) -> dict[str, Bool[Tensor, "
     """For each role that occurs up to the query, where it is; the query's own token counts."""
     if batch.roles is None or not roles:
         return {}
-    _, query = marked(batch)
+    _, query = marks(batch)
     positions = torch.arange(batch.tokens.shape[1], device=query.device)
     visible = batch.mask & (positions <= query[:, None])
     masks = {name: (batch.roles == index) & visible for index, name in enumerate(roles)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from harness_plugins.probes.conditions import marked
+from harness_plugins.probes.conditions import marks
 from harness_plugins.probes.looks import Looks, joined, look_at_query
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -97,7 +97,7 @@ def run_untouched(subject: Subject, batch: Batch) -> Untouched:
     """One observed forward pass over the examples."""
     parts, outputs_at_query, looks = [], [], []
     for piece in batch.split(rows_at_once(subject, batch)):
-        _, query = marked(piece)
+        _, query = marks(piece)
         with observe() as seen:
             outputs = subject.forward(piece)
         parts.append(subject.task.score(outputs, piece))
@@ -125,7 +125,7 @@ def run_cuts(
         generator: of the tokens that are swapped in to prove a cut, and of nothing else.
     """
     examples, length = batch.tokens.shape[:2]
-    _, query = marked(batch)
+    _, query = marks(batch)
     device = batch.tokens.device
     most = max(layer.heads for layer in layers)
     everywhere = torch.tensor([[head < layer.heads and not layer.misfit for head in range(most)] for layer in layers])

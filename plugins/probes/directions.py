@@ -16,7 +16,7 @@ SAMPLED = 16
 """With more of them, so many random directions stand for all."""
 
 
-def rows_at_once(outputs: int) -> int:
+def examples_at_once(outputs: int) -> int:
     """For how many examples random directions fit into memory."""
     return max(1, OUTPUTS_AT_ONCE // (SAMPLED * outputs))
 

@@ -10,7 +10,7 @@ from harness_plugins.probes.conditions import (
     cue_mask,
     examples_used,
     first_group,
-    marked,
+    marks,
     reference,
     roles_before,
     uniform_share,
@@ -144,7 +144,7 @@ class EdgeCut:
         batch = subject.marked(condition, self.examples)
         if batch is None:
             return None
-        cue, query = marked(batch)
+        cue, query = marks(batch)
         before = cue < query
         return batch[before] if before.any() and not before.all() else batch
 
@@ -217,7 +217,7 @@ def cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
 
     Never the first position: most trained models park attention there, and to cut that hurts whatever it holds.
     """
-    cue, query = marked(batch)
+    cue, query = marks(batch)
     if bool((cue == query).any()):
         return []
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import first_group, marked, unit_of
-from harness_plugins.probes.directions import all_directions, loss_direction, rows_at_once
+from harness_plugins.probes.conditions import examples_used, first_group, marks, unit_of
+from harness_plugins.probes.directions import all_directions, examples_at_once, loss_direction
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
@@ -80,7 +80,7 @@ class GradReach:
         self.examples = examples
 
     def __call__(self, subject: Subject) -> Iterator[Curve | Scalar | Matrix]:
-        marks, batches = read_at(subject, self.examples)
+        (cue, own), batches = read_at(subject, self.examples)
         found = {condition: sizes(subject, batch) for condition, batch in batches.items()}
         places, each = [condition.x for condition in found], list(found.values())
         task = subject.task
@@ -91,7 +91,7 @@ class GradReach:
             x=places,
             y=[size.at_cue.mean().item() for size in each],
             x_label=task.axis,
-            y_label=f"gradient at {marks[0]}",
+            y_label=f"gradient at {cue}",
             inside=[condition.inside for condition in found],
             standard_errors=[standard_error(size.at_cue) for size in each],
             scale="log",
@@ -103,7 +103,7 @@ class GradReach:
                 "unit": "ratio",
                 "y": [ratio for ratio, _ in ratios],
                 "standard_errors": [error for _, error in ratios],
-                "y_label": f"gradient at {marks[0]} relative to that at {marks[1]}",
+                "y_label": f"gradient at {cue} relative to that at {own}",
                 "headline": True,
             }
         )
@@ -113,28 +113,15 @@ class GradReach:
                 "name": "along_loss",
                 "y": [size.along_loss.mean().item() for size in each],
                 "standard_errors": [standard_error(size.along_loss) for size in each],
-                "y_label": f"gradient along the loss at {marks[0]}",
+                "y_label": f"gradient along the loss at {cue}",
             }
         )
         if without := sum(int(size.along_loss.isnan().sum()) for size in each):
             yield Scalar(name="without_loss_gradient", unit="examples", value=without)
-        yield from self._examples_used(subject, batches, cue_gradient)
-        yield self._query_gradient(each, cue_gradient.unit, marks[1])
+        yield from examples_used(subject, batches, self.examples)
+        yield query_gradient(each, cue_gradient.unit, own)
         yield from decay(places, each, unit_of(task.axis))
         yield by_steps_back(found, task.axis)
-
-    def _examples_used(self, subject: Subject, batches: dict[Condition, Batch], like: Curve) -> Iterator[Curve]:
-        used = [float(len(batch)) for batch in batches.values()]
-        asked = [float(min(self.examples, len(subject.batch(condition)))) for condition in batches]
-        if used != asked:
-            update = {"name": "examples_used", "unit": "examples", "y": used, "y_label": "examples with both marks"}
-            yield like.model_copy(update={**update, "standard_errors": None, "scale": "linear", "headline": True})
-
-    def _query_gradient(self, each: Sequence["Sizes"], unit: str, place: str) -> Scalar:
-        smallest = min((size.at_query.mean().item() for size in each), key=lambda mean: (not math.isnan(mean), mean))
-        ignored = smallest == 0
-        verdict = f"no reach: the answer does not depend on {place}" if ignored else None
-        return Scalar(name="query_gradient", unit=unit, value=smallest, verdict=verdict, headline=ignored)
 
 
 @dataclass(frozen=True)
@@ -192,8 +179,8 @@ def sizes(subject: Subject, batch: Batch) -> Sizes:
     """Measure one condition; a sequence with an output that is no number, padding aside, has no size (NaN)."""
     everywhere, along_loss, smallest = [], [], 0.0
     for chunk in subject.chunks(batch):
-        for piece in chunk.split(rows_at_once(subject.task.interface.output_size)):
-            cue, query = marked(piece)
+        for piece in chunk.split(examples_at_once(subject.task.interface.output_size)):
+            cue, query = marks(piece)
             gradients = InputGradients(subject.model, piece, at=query)
             factor, directions = all_directions(subject.task, len(piece), subject.generator)
             total = torch.zeros_like(piece.mask, dtype=torch.float64)
@@ -209,7 +196,7 @@ def sizes(subject: Subject, batch: Batch) -> Sizes:
             along_loss.append(along[rows, cue].masked_fill(missing, math.nan))
             smallest = max(smallest, gradients.smallest)
     size = torch.cat(everywhere)
-    cue, query = marked(batch)
+    cue, query = marks(batch)
     rows = torch.arange(len(batch), device=query.device)
     own = size[rows, query]
     back = []
@@ -226,6 +213,14 @@ def _length(vectors: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch 
     peak = peak.where(peak > 0, 1.0)
     length: Tensor = (vectors / peak).norm(dim=-1) * peak.squeeze(-1)
     return length
+
+
+def query_gradient(each: Sequence[Sizes], unit: str, place: str) -> Scalar:
+    """The smallest size at the query's own token, NaN if there is one; what it means where it is 0."""
+    smallest = min((size.at_query.mean().item() for size in each), key=lambda mean: (not math.isnan(mean), mean))
+    ignored = smallest == 0
+    verdict = f"no reach: the answer does not depend on {place}" if ignored else None
+    return Scalar(name="query_gradient", unit=unit, value=smallest, verdict=verdict, headline=ignored)
 
 
 def decay(places: Sequence[float], each: Sequence[Sizes], unit: str) -> Iterator[Scalar]:

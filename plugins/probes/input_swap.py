@@ -9,7 +9,7 @@ from harness_plugins.probes.conditions import (
     cue_mask,
     examples_used,
     learned,
-    marked,
+    marks,
     reference,
     roles_before,
     skill,
@@ -120,7 +120,7 @@ def what_counts(skills: Sequence[float]) -> str:
 
 def distractor_mask(batch: Batch, roles: Sequence[str]) -> Bool[Tensor, "batch time"]:
     """True at the distractors."""
-    cue, query = marked(batch)
+    cue, query = marks(batch)
     known = roles_before(batch, roles)
     if known:
         return known.get("distractor", torch.zeros_like(batch.mask))
@@ -142,7 +142,7 @@ def exchange(batch: Batch, partner: Int[Tensor, " batch"], places: Bool[Tensor, 
 
 def with_answers_of(batch: Batch, partner: Int[Tensor, " batch"]) -> Batch:
     """The batch with the partner's right answer: its target at the query, and what the task's score needs."""
-    _, query = marked(batch)
+    _, query = marks(batch)
     rows = torch.arange(len(batch), device=query.device)
     targets = batch.targets.clone()
     targets[rows, query] = batch.targets[partner, query[partner]]

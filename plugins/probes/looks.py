@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from harness_plugins.probes.conditions import marked
+from harness_plugins.probes.conditions import marks
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -32,7 +32,7 @@ class Looks:
 
 def look_at_query(seen: Seen, batch: Batch) -> Looks:
     """The rows of one forward pass over a batch that marks its queries."""
-    _, query = marked(batch)
+    _, query = marks(batch)
     examples = torch.arange(len(batch), device=query.device)
     layers = seen.layers(batch.tokens)
     rows = [
