@@ -97,11 +97,11 @@ def _written(folder: Path, cells: int) -> Any:
 
 def test_resuming(benchmark: Any, tmp_path: Path) -> None:
     """A finished run of 1,000 cells, planned and found finished; torch's own import comes on top."""
-    from harness import api
+    from harness.execution import execute
 
     plan = _written(tmp_path, 1_000)
     benchmark.group = "the harness"
-    results = benchmark.pedantic(lambda: api.execute(_plan(1_000), tmp_path), rounds=3)
+    results = benchmark.pedantic(lambda: execute(_plan(1_000), tmp_path), rounds=3)
     assert len(results) == len(plan.cells)
     title(benchmark, "resume a finished run of 1,000 cells")
 

@@ -123,8 +123,8 @@ def run(
 
     What is already in the run directory is not measured again.
     """
-    from harness import api
     from harness.devices import check_device, default_jobs
+    from harness.execution import execute
     from harness.executors.start import start
     from harness.plan import make_plan
     from harness.registry import default_registry
@@ -152,7 +152,7 @@ def run(
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
         with _progress() as report, redirect_stdout(sys.stderr):
-            results = api.execute(plan, out, fresh=fresh, jobs=jobs, report=report)
+            results = execute(plan, out, fresh=fresh, jobs=jobs, report=report)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
         context.exit(130)

@@ -1,0 +1,148 @@
+"""A plan becomes records: what is on disk already, what is left, and where that runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.errors import RequestError
+from harness.plan import Plan, Planned
+from harness.registry import default_registry
+from harness.results import Results, called
+from harness.schema import Record
+from harness.store import RunDirectory
+from harness.suites import Suite
+from harness.targets import is_given
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    trials: float
+    """Trials done; one on its way counts as its share."""
+    all_trials: int
+    steps: float
+    """Training steps done."""
+    all_steps: int | None
+    """None where a training is measured in epochs."""
+
+
+def execute(
+    plan: Plan,
+    out: Path,
+    *,
+    fresh: bool = False,
+    jobs: int = 1,
+    report: Callable[[Progress], None] = lambda progress: None,
+) -> Results:
+    """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
+
+    Args:
+        plan: what to run.
+        out: the run directory.
+        fresh: delete the records and trained models of this plan first; those of other plans stay.
+        jobs: worker processes; 1 runs in this process.
+        report: called now and then with how far the run is.
+    """
+    execution = Execution(plan, RunDirectory(out), jobs)
+    execution.prepare(fresh)
+    records = {**execution.measured}
+    with closing(execution.measure(report)) as found:
+        for record in found:
+            records[record.id] = record
+            default_registry().notify("harness_record_written", record=record)
+    ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
+    return Results(called(ordered, plan.suite), out, plan.suite)
+
+
+@dataclass(frozen=True)
+class Execution:
+    """A plan on its way into a run directory."""
+
+    plan: Plan
+    store: RunDirectory
+    jobs: int = 1
+
+    def prepare(self, fresh: bool) -> None:
+        """Make the run directory ready.
+
+        Raises:
+            RequestError: it cannot be written, or keeps another suite with claims; or workers lack the code.
+        """
+        if self.jobs > 1:
+            _check_workers(self.plan)
+        kept = self._kept_suite()
+        self.store.create()
+        if fresh:
+            plan = self.plan
+            self.store.clear({cell.id for cell in plan.cells} | {planned.trial.id for planned in plan.trials})
+        self.store.write_suite(kept or self.plan.suite)
+
+    @cached_property
+    def measured(self) -> dict[str, Record]:
+        """The records that are there, failed ones left out."""
+        found = (self.store.read_record(cell.id) for cell in self.plan.cells)
+        return {record.id: record for record in found if record and record.status != "failed"}
+
+    @property
+    def unfinished(self) -> list[Planned]:
+        """The trials with cells that are left to measure, and only those cells."""
+        left = (
+            replace(planned, cells=[cell for cell in planned.cells if cell.id not in self.measured])
+            for planned in self.plan.trials
+        )
+        return [planned for planned in left if planned.cells]
+
+    def measure(self, report: Callable[[Progress], None]) -> Iterator[Record]:
+        """Run what is left, where it runs best; records come as soon as they are on disk."""
+        unfinished = self.unfinished
+        if not unfinished:
+            return
+        from harness.executors import executor
+        from harness.provenance import git_state
+        from harness.runner import Work
+
+        revision, dirty = git_state(Path.cwd())
+        works = [Work(planned, self.store.path, revision=revision, dirty=dirty) for planned in unfinished]
+        shares = [0.0] * len(works)
+        steps = [planned.trial.training.steps for planned in unfinished]
+        total = None if None in steps else sum(filter(None, steps))
+
+        def tell(index: int, share: float) -> None:
+            shares[index] = max(shares[index], share)  # a late message of a finished trial changes nothing
+            done = sum(share * (n or 0) for share, n in zip(shares, steps, strict=True))
+            report(Progress(sum(shares), len(works), done, total))
+
+        tell(0, 0.0)
+        yield from executor(min(self.jobs, len(works)))(works, tell)
+
+    def _kept_suite(self) -> Suite | None:
+        """The suite that the run directory keeps, if it is another one with claims, which reports would lose.
+
+        Raises:
+            RequestError: both have claims, and a directory keeps one suite.
+        """
+        try:
+            found = self.store.read_suite()
+        except RequestError:
+            return None
+        if found is None or not found.claims or found.name == self.plan.suite.name:
+            return None
+        if self.plan.suite.claims:
+            raise RequestError(
+                f"{str(self.store.path)!r} holds the suite {found.name!r} with its claims; choose another directory "
+                "with --out"
+            )
+        return found
+
+
+def _check_workers(plan: Plan) -> None:
+    """Refuse code that worker processes do not have."""
+    uses = [use for cell in plan.cells for use in (cell.trial.model, cell.trial.task, cell.probe)]
+    if here := next((use.label for use in uses if is_given(use)), None):
+        raise RequestError(
+            f"{here} is known to this process alone, and worker processes would not find it: run with jobs=1, or ask "
+            f"for it by its file, for example './file.py:{here}'"
+        )
