@@ -300,6 +300,16 @@ class Task:
         answers = batch.targets[torch.arange(len(batch), device=batch.targets.device), batch.query]
         return different(answers, generator)
 
+    def with_answers_of(self, batch: Batch, partner: Int[Tensor, " batch"]) -> Batch:
+        """The batch with the answers of each example's partner, whose cue it was given: its target at the query, and
+        all of `extra`. Override it where some of `extra` is no answer, but says where something stands, for example."""
+        assert batch.query is not None
+        rows = torch.arange(len(batch), device=batch.query.device)
+        targets = batch.targets.clone()
+        targets[rows, batch.query] = batch.targets[partner, batch.query[partner]]
+        extra = None if batch.extra is None else {name: value[partner] for name, value in batch.extra.items()}
+        return replace(batch, targets=targets, extra=extra)
+
     @property
     def headline(self) -> str:
         """The name of the score that tables show first."""
@@ -375,13 +385,15 @@ class Subject:
 
     def marked(self, condition: Condition, examples: int | None = None) -> Batch | None:
         """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
-        there are none."""
+        there are none, or the model says that it cannot take them."""
         batch = self.batch(condition)
         found = batch.marked.nonzero().squeeze(1)[:examples]
-        if not len(found):
-            return None
-        # a slice where it will do, which copies nothing
-        return batch[: len(found)] if len(found) == min(len(batch), examples or len(batch)) else batch[found]
+        return batch[found] if len(found) and self.takes(batch) else None
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether the model takes sequences of that length, as far as it says so (`max_length`)."""
+        most = getattr(self.model, "max_length", None)
+        return not isinstance(most, int) or batch.tokens.shape[1] <= most
 
     def chunks(self, batch: Batch) -> Iterator[Batch]:
         """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""
@@ -412,7 +424,8 @@ class Subject:
 def standard_error(
     values: Float[Tensor, " batch"], weights: Float[Tensor, " batch"] | None = None, *, share: bool = False
 ) -> float:
-    """The standard error of a mean over examples; NaN for fewer than two, or where a value is NaN.
+    """The standard error of a mean over examples; infinite for one example, which tells nothing of the others; NaN for
+    none, or where a value is NaN.
 
     Args:
         values: one for each example.
@@ -421,12 +434,14 @@ def standard_error(
             out of ten do not pass for certainty (Agresti & Coull 1998).
     """
     known = values.detach().double().cpu()
-    if len(known) < 2:
+    if not len(known):
         return math.nan
     weight = torch.ones_like(known) if weights is None else weights.detach().double().cpu()
     if share:
         known = torch.cat([known, known.new_tensor([0, 0, 1, 1])])
         weight = torch.cat([weight, weight.mean().expand(4)])
+    if len(known) == 1:
+        return math.nan if known.isnan() else math.inf
     weight = weight / weight.sum()
     variance = (weight.square() * (known - (weight * known).sum()).square()).sum()
     return (variance * len(known) / (len(known) - 1)).sqrt().item()

@@ -1,6 +1,6 @@
 """A plan becomes records: what is on disk already, what is left, and where that runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -95,7 +95,7 @@ class Execution:
         )
         return [planned for planned in left if planned.cells]
 
-    def measure(self, report: Callable[[Progress], None]) -> Iterator[Record]:
+    def measure(self, report: Callable[[Progress], None]) -> Generator[Record, None, None]:
         """Run what is left, where it runs best; records come as soon as they are on disk."""
         unfinished = self.unfinished
         if not unfinished:

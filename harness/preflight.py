@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from harness.contracts import SEES, Subject
+from harness.contracts import IGNORE, SEES, Batch, Subject
 from harness.isolation import random_state_restored
 from harness.vocabulary import SEEDS_ALIKE
 
@@ -53,7 +53,17 @@ NOT_CAUSAL = (
 )
 PROBABILITIES = (
     "its outputs are probabilities, where logits are expected: its loss stays far above that of what it knows, and "
-    "scores that compare outputs are on another scale (leave out the softmax)"
+    "scores that compare outputs are on another scale (return the logarithm, or what is before a softmax)"
+)
+
+
+READS = (
+    "it sees all tokens, and the task asks for the next one, which stands in its input: where that is scored it can "
+    "read the answer"
+)
+TOO_SHORT = (
+    "it takes {most} tokens at most, and examples within the trained range have up to {longest}: what is longer is not "
+    "measured, and training may fail"
 )
 
 
@@ -69,14 +79,37 @@ def inspect(subject: Subject, twin: Callable[[], nn.Module] | None = None) -> li
         twin: constructs the same model as for another seed; None for a model that comes with its weights, of which a
             copy that shares them is then looked at.
     """
+    stated = _stated(subject)
     with random_state_restored(device=subject.device):
         samples = _samples(subject)
         other = _constructed(twin, samples[0]) if twin else None
-        found = [ALIKE] if other is not None and _alike(subject.model, other) else []
+        found = [*stated, *([ALIKE] if other is not None and _alike(subject.model, other) else [])]
         model = _woken(other) if other is not None else _copied(subject.model)
         if model is None:
             return found
         return found + _behaviour(model, samples, classes=subject.task.interface.output == "classes")
+
+
+def _stated(subject: Subject) -> list[str]:
+    """What the model itself says, held against the task."""
+    batches = [(condition, subject.batch(condition)) for condition in subject.task.conditions()]
+    found = []
+    if getattr(subject.model, "sees", "past") == "all" and any(_asks_next(batch) for _, batch in batches):
+        found.append(READS)
+    most = getattr(subject.model, "max_length", None)
+    longest = max((batch.tokens.shape[1] for condition, batch in batches if condition.inside), default=0)
+    if isinstance(most, int) and longest > most:
+        found.append(TOO_SHORT.format(most=most, longest=longest))
+    return found
+
+
+def _asks_next(batch: Batch) -> bool:
+    """Whether most targets are the token that follows in the input."""
+    if batch.tokens.is_floating_point() or batch.targets.is_floating_point():
+        return False
+    targets = batch.targets[:, :-1]
+    asked = targets != IGNORE
+    return bool(asked.any()) and (targets == batch.tokens[:, 1:])[asked].double().mean().item() > 0.5
 
 
 def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[str]:

@@ -25,6 +25,7 @@ Diagnosis = Literal[
     "never learned",
     "near the threshold",
     "not enough to say",
+    "trained too briefly",
     "not a number",
     "not measured",
 ]
@@ -136,7 +137,10 @@ NEAR: Literal["near the threshold"] = "near the threshold"
 """The verdict that another sample of examples could easily change."""
 
 NOT_ENOUGH: Literal["not enough to say"] = "not enough to say"
-"""The verdict where there are too few examples, or too little training, for any other one."""
+"""The verdict where there are too few examples for any other one."""
+
+BRIEF: Literal["trained too briefly"] = "trained too briefly"
+"""The verdict on a failure after too little training."""
 
 MARGIN = 2.0
 """Standard errors within which a score counts as near a threshold."""
@@ -164,8 +168,9 @@ MEANINGS: dict[str, str] = {
     "has not learned": f"less than {GOOD:.0%} {WAY} as it is, so that nothing is to be told of how it answers",
     NEAR: f"another sample of examples of this size could change the verdict (scores moved by {MARGIN:g} of their "
     "standard errors would); more of them decide: --examples",
-    NOT_ENOUGH: f"too few examples to tell verdicts apart (more: --examples), or less than {ENOUGH:.0%} of the "
-    "training that task and model recommend (harness show task NAME says how much that is)",
+    NOT_ENOUGH: "too few examples to tell verdicts apart; more of them decide: --examples",
+    BRIEF: f"no success, after less than {ENOUGH:.0%} of the steps that task and model recommend (harness show task "
+    "NAME says how many these are): nothing is told of what they would bring",
     "not a number": "the model's outputs are NaN somewhere in the trained range",
     "not measured": "nothing was measured in the trained range",
 }
@@ -218,8 +223,8 @@ def diagnose(
     - `partly learned`: everything else.
 
     Whatever fits, it is `near the threshold` if two standard errors of one score decide it, and `not enough to say` if
-    those are more than 0.25, or if a failure is told of a model that was trained for less than half of the steps that
-    are recommended for it.
+    those are more than 0.25. A failure of a model that was trained for less than half of the steps that are recommended
+    for it is `trained too briefly`.
 
     Args:
         skills: one for each place.
@@ -248,8 +253,8 @@ def diagnose(
         return "partly learned"
 
     verdict = settled(judge, skills, errors or [math.nan] * len(skills))
-    told = ("answers wrongly", "forgets with distance", "never learned", "partly learned", NEAR)
-    return NOT_ENOUGH if budget < ENOUGH and verdict in told else verdict
+    failures = ("answers wrongly", "forgets with distance", "never learned", "partly learned", NEAR, NOT_ENOUGH)
+    return BRIEF if budget < ENOUGH and verdict in failures else verdict
 
 
 @dataclass(frozen=True)
@@ -280,6 +285,7 @@ def fit_decay(x: Sequence[float], y: Sequence[float], *, smallest: float = 0.0) 
     - `cut off`: from some place on, y is exactly 0 wherever it was measured. No exponential and no polynomial does
       that, so the factor is 0 and the exponent infinite, whatever came before.
     - `not enough to say`: fewer than 4 points.
+    - `no clear law`: y is 0 at a place, and not at a farther one.
     - `flat`: the largest y is less than twice the smallest.
     - `grows`: both fits rise and the last y is at least twice the first.
     - `exponential` / `polynomial`: the fit falls and its residual is at most half of the other one's (so it explains at
@@ -295,6 +301,8 @@ def fit_decay(x: Sequence[float], y: Sequence[float], *, smallest: float = 0.0) 
     """
     zeros = _zeros_at_the_end(x, y, smallest)
     usable = [(a, b) for a, b in zip(x, y, strict=True) if 0 < a < math.inf and 0 < b < math.inf]
+    last = max((index for index, value in enumerate(y) if value > 0), default=0)
+    interrupted = 0 in y[:last]
     if zeros is not None:
         return DecayFit(len(usable), 0.0, math.inf, math.nan, math.nan, "cut off", zeros)
     xs, logs = [a for a, _ in usable], [math.log(b) for _, b in usable]
@@ -303,6 +311,8 @@ def fit_decay(x: Sequence[float], y: Sequence[float], *, smallest: float = 0.0) 
     verdict: Decay = "no clear law"
     if len(usable) < 4:
         verdict = "not enough to say"
+    elif interrupted:
+        verdict = "no clear law"
     elif max(logs) - min(logs) < math.log(2):
         verdict = "flat"
     elif slope > 0 and power > 0 and logs[-1] - logs[0] >= math.log(2):
@@ -358,8 +368,9 @@ def falls_below(x: Sequence[float], y: Sequence[float], share: float) -> float:
 def located(x: Sequence[float], y: Sequence[float], place: float) -> str:
     """Where a change lies that was first seen at the measured place `place`.
 
-    `between 20 and 50` where nothing was measured between the two; `at 24` where 23 was measured too, or nothing
-    nearer; `not within what was measured (100)` for infinity, with the farthest place; `not enough to say` for NaN.
+    `between 20 and 50` where nothing was measured between the two; `at 24` where places are whole numbers and 23 was
+    measured too, or nothing nearer; `not within what was measured (100)` for infinity, with the farthest place; `not
+    enough to say` for NaN.
     """
     if math.isnan(place):
         return "not enough to say"
@@ -367,4 +378,7 @@ def located(x: Sequence[float], y: Sequence[float], place: float) -> str:
     if math.isinf(place):
         return f"not within what was measured ({measured[-1]:g})"
     before = max((a for a in measured if a < place), default=place)
-    return f"at {place:g}" if place - before <= 1 else f"between {before:g} and {place:g}"
+    whole = all(a == int(a) for a in measured)
+    return (
+        f"at {place:g}" if place == before or (whole and place - before <= 1) else f"between {before:g} and {place:g}"
+    )

@@ -52,11 +52,11 @@ def total_steps(training: Training, task: Task) -> int:
 
 
 def budget_share(trained: Trained, recommended: Training, task: Task) -> float:
-    """Steps taken, as a share of those that are recommended; 1 where training stopped early because nothing more was
-    gained, and where the advice cannot be followed (epochs of an endless stream)."""
+    """Steps taken, as a share of those that are recommended; 1 where the advice cannot be followed, as epochs of an
+    endless stream cannot."""
     endless = recommended.epochs is not None and task.examples is None
     wanted = 0 if endless else total_steps(recommended, task)
-    return 1.0 if trained.stopped == "early stop" or wanted == 0 else trained.steps / wanted
+    return 1.0 if wanted == 0 else trained.steps / wanted
 
 
 def train(

@@ -1,5 +1,7 @@
 """Where a model looks and what it relies on, on models whose answer is known."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +20,7 @@ from measured import cell, curve, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Skip
+from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Skip, Task
 from harness.errors import RequestError
 from harness.schema import Matrix
 
@@ -255,3 +257,73 @@ def test_extrapolation_names_the_longest_good_length() -> None:
     assert scalar(found, "worst_beyond").verdict == "below chance"
     elsewhere = measure(PositionExtrapolation(at=[3, 8, 15]), Short(), Recall(train_max=5))
     assert scalar(elsewhere, "longest_good").value == 8
+
+
+class Repeats(Task):
+    """Every token is to be repeated, and at the last place the first one: most targets are not about the cue."""
+
+    interface = Interface(18, 18)
+    metrics = {"accuracy": Metric("share", 1 / 18, 1.0)}  # noqa: RUF012
+
+    def conditions(self) -> list[Condition]:
+        return [Condition(10.0, True)]
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        tokens = torch.randint(18, (examples, 10), generator=generator)
+        targets = tokens.clone()
+        targets[:, 0], targets[:, -1] = IGNORE, tokens[:, 0]
+        first = torch.zeros(examples, dtype=torch.long)
+        return Batch(tokens, targets, torch.ones_like(tokens).bool(), first, first + 9)
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        asked = batch.targets != IGNORE
+        return {"accuracy": ((outputs.argmax(-1) == batch.targets) & asked).float().sum(1) / asked.sum(1)}
+
+
+class Copies(nn.Module):
+    """Repeats, and never looks back."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(tokens, 18).float()
+
+
+def test_what_is_right_elsewhere_does_not_follow_the_cue() -> None:
+    """Nine of ten targets are right whatever the cue is; the one at the query is not."""
+    found = measure(input_swap, Copies(), Repeats())
+    assert scalar(found, "cue_effect").verdict == "has not learned"
+    assert curve(found, "untouched")[0] < 0.2
+
+
+class Placed(Recall):
+    """Recall in sequences of two lengths, whose score needs the place of the question."""
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        batch = super().evaluate(condition, examples, generator)
+        at = torch.arange(examples) % 2 + batch.tokens.shape[1] - 2
+        rows = torch.arange(examples)
+        tokens, targets = batch.tokens.clone(), torch.full_like(batch.targets, IGNORE)
+        tokens[rows, at], targets[rows, at] = batch.tokens[:, -1], batch.tokens[:, 0]
+        tokens[at < at.max(), -1] = VOCABULARY - 1
+        return replace(batch, tokens=tokens, targets=targets, query=at, extra={"at": at})
+
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+        assert batch.extra is not None
+        rows, at = torch.arange(len(batch)), batch.extra["at"]
+        right = outputs[rows, at].argmax(-1) == batch.targets[rows, at]
+        return {"accuracy": right.float()}
+
+    def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
+        return {"accuracy": scores["accuracy"].mean().item()}
+
+
+class Told(Placed):
+    """Says that places are no answers."""
+
+    def with_answers_of(self, batch: Batch, partner: Tensor) -> Batch:
+        return replace(super().with_answers_of(batch, partner), extra=batch.extra)
+
+
+def test_a_task_may_say_what_is_no_answer() -> None:
+    """By default all that the score needs comes from the partner; the place of the question stays where it is."""
+    assert curve(measure(input_swap, Lookup(), Told(distances=[5])), "follows_cue") == [1.0]
+    assert curve(measure(input_swap, Lookup(), Placed(distances=[5])), "follows_cue")[0] < 0.8

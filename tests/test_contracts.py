@@ -55,7 +55,8 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
     values = torch.tensor([0.0, 1.0, 2.0, 3.0])
     assert standard_error(values) == pytest.approx(1.2909944487358056 / 2)
     assert standard_error(values, torch.full((4,), 7.0)) == pytest.approx(1.2909944487358056 / 2)
-    assert math.isnan(standard_error(values[:1]))
+    assert standard_error(values[:1]) == math.inf  # one example tells nothing of the others
+    assert math.isnan(standard_error(values[:0]))
     assert math.isnan(standard_error(torch.tensor([1.0, math.nan])))
 
 
@@ -93,3 +94,24 @@ def test_real_targets_that_are_nan_are_no_targets() -> None:
     loss.backward()
     assert outputs.grad is not None
     assert outputs.grad.isfinite().all()
+
+
+def test_the_first_marked_examples_are_the_marked_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there are more of them than are asked for, behind some that are not marked."""
+    monkeypatch.setattr(Marked, "cues", (-1, -1, 2, 1, 1, 0))
+    monkeypatch.setattr(Marked, "queries", (3, 3, 3, 3, 3, 3))
+    (condition,) = Marked().conditions()
+    few = subject(Marked()).marked(condition, 2)
+    assert few is not None
+    assert few.cue is not None
+    assert few.cue.tolist() == [2, 1]
+
+
+def test_what_a_model_cannot_take_is_not_marked() -> None:
+    """As far as it says so."""
+    (condition,) = Marked().conditions()
+    whole = subject(Marked())
+    whole.model.max_length = 3  # type: ignore[assignment]
+    assert whole.marked(condition) is None
+    whole.model.max_length = 4  # type: ignore[assignment]
+    assert whole.marked(condition) is not None

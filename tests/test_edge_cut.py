@@ -166,7 +166,7 @@ class TestNothingIsClaimed:
 
     def test_after_too_little_training(self) -> None:
         """Less than half of what is recommended: that it has not learned says nothing. What it has learned, it has."""
-        assert verdict(Blind(), budget=0.49) == "not enough to say"
+        assert verdict(Blind(), budget=0.49) == "trained too briefly"
         assert verdict(Blind(), budget=0.5) == "has not learned"
         assert verdict(Lookup(), budget=0.1) == "relies on it, at chance without"
 

@@ -272,10 +272,13 @@ class Averaging(nn.Module):
 
 def test_one_backward_for_each_distance() -> None:
     """For attention, length is what dilutes gradient: 1/(d + 2) at distance d, where one pass over the longest sequence
-    would show no decay at all."""
+    would show no decay at all. The query's own is diluted alike, so that relative to it all of it arrives."""
     found = reach(Averaging())
     assert curve(found, "along_loss") == pytest.approx([1 / (d + 2) for d in DISTANCES], rel=1e-4)
-    assert scalar(found, "per_step_factor").verdict == "polynomial"
+    sizes = curve(found, "cue_gradient")
+    assert [size / sizes[0] for size in sizes] == pytest.approx([3 / (d + 2) for d in DISTANCES], rel=1e-4)
+    assert curve(found, "reach") == pytest.approx([1.0] * len(DISTANCES), rel=1e-4)
+    assert scalar(found, "per_step_factor").verdict == "flat"
     profile = found["gradient_by_steps_back"]
     assert isinstance(profile, Matrix)
     assert profile.values[-1] == pytest.approx([1.0] * len(profile.columns), rel=1e-4)
@@ -386,7 +389,7 @@ def test_a_model_that_ignores_the_query_has_no_reach_and_is_said_to() -> None:
     own = scalar(found, "query_gradient")
     assert own.value == 0
     assert own.headline
-    assert own.verdict == "no reach: the answer does not depend on the query's own token"
+    assert own.verdict == "no reach: the answer has no gradient at the query's own token"
     assert not scalar(reach(Decaying(0.5)), "query_gradient").headline
 
 

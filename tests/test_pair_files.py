@@ -292,10 +292,36 @@ def test_the_user_may_name_the_columns(tmp_path: Path) -> None:
 COUNTED = ("The keys to it are here .\tThe keys to it is here .", "The key is here .\tThe key are here .")
 
 
+CONTEXTS = (
+    ("The keys are on the desk\tThe key are on the desk", 1, 2),
+    ("The authors near it laugh at him\tThe author near it laugh at him", 1, 4),
+)
+
+
+def test_indices_from_1_are_asked_about_where_the_verb_stays_the_same(tmp_path: Path) -> None:
+    """The subject is the word that differs, which tells from what words are counted; without it, nothing does."""
+    ones = write(tmp_path / "a.tsv", "good\tbad\tsubject\tverb", *(f"{c}\t{s + 1}\t{v + 1}" for c, s, v in CONTEXTS))
+    with pytest.raises(ValueError, match=r"of 2 pairs make sense only if words are counted from 1"):
+        read_pairs(ones)
+    zeros = write(tmp_path / "b.tsv", "good\tbad\tsubject\tverb", *(f"{c}\t{s}\t{v}" for c, s, v in CONTEXTS))
+    for found in (read_pairs(ones, first_index=1), read_pairs(zeros)):
+        words = [
+            (pair.good.words[pair.good.subject or 0], pair.good.words[pair.good.verb or 0]) for pair in found.pairs
+        ]
+        assert words == [("keys", "are"), ("authors", "laugh")]
+        assert found.scoring == "two_prefix"
+    verbs = write(tmp_path / "c.tsv", "good\tbad\tverb", *(f"{c}\t{v}" for c, _, v in CONTEXTS))
+    with pytest.raises(ValueError, match="those of 2 either way"):
+        read_pairs(verbs)
+    assert len(read_pairs(verbs, first_index=0).pairs) == 2
+
+
 def test_indices_from_1_are_asked_about(tmp_path: Path) -> None:
     """Read from 0, the word after the verb would be scored after a right and a wrong context."""
     path = write(tmp_path / "a.tsv", f"{COUNTED[0]}\t2\t5", f"{COUNTED[1]}\t2\t3")
-    with pytest.raises(ValueError, match=r"In 2 pairs the words first differ just before .* first_index=1"):
+    with pytest.raises(
+        ValueError, match=r"of 1 pairs make sense only if .* from 1, those of 0 only from 0, and those of 1"
+    ):
         read_pairs(path)
     found = read_pairs(path, first_index=1)
     assert found.scoring == "one_prefix"

@@ -67,7 +67,7 @@ def test_one_model_with_three_seeds() -> None:
     assert lines(text, "per_step_factor") == ["model parameters seeds per_step_factor verdict"]
     assert lines(text, "lstm") == ["lstm 26,834 3 0.610 [0.600..0.640] exponential 3/3"]
     assert "3 records: all ok." in text
-    assert "Evaluation: 256 examples per condition, seeds 0-2." in text
+    assert "Evaluation: at most 256 examples per condition, seeds 0-2." in text
     assert "with a probability of 75%" in " ".join(text.split())
 
 

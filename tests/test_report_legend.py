@@ -90,7 +90,7 @@ def test_diagnoses_have_a_meaning() -> None:
         ),
         (seeds(score(0.1), score(0.2), score(0.3)), "the lowest and the highest where they differ"),
         (seeds(score(0.1), score(0.1), score(0.1)), "A number is the median over seeds."),
-        (seeds(score(verdict="a"), score(verdict="a"), score(verdict="b")), "2/3 after a verdict: 2 of 3 seeds"),
+        (seeds(score(verdict="a"), score(verdict="a"), score(verdict="b")), "n/m after a verdict: n of m seeds"),
         ([record(score(), warnings=["it sees the future"])], "! behind a model"),
         ([record(score(0.5, standard_error=0.1), pretrained=True)], "±: one standard error"),
     ],

@@ -42,7 +42,9 @@ def test_what_is_the_same_for_all_is_said_once() -> None:
     blocks = document(DIFFERENT)
     said = paragraph(blocks, "Training")
     settings = "optimizer=adam, weight_decay=0, warmup=0, clip=none, steps=1000, batch_size=64; lr as listed below."
-    assert said.startswith(f"Training: {settings} Evaluation: 256 examples per condition, seeds 0-2. Measured on cpu,")
+    assert said.startswith(
+        f"Training: {settings} Evaluation: at most 256 examples per condition, seeds 0-2. Measured on cpu,"
+    )
     assert "optimizer" not in render(DIFFERENT).split("after training")[1]
 
 
@@ -109,7 +111,7 @@ def test_training_has_no_say_at_initialisation() -> None:
     records = seeds(stage="initial", training={"lr": 1e-3}, model="gpt") + seeds(stage="initial", training={"lr": 3e-3})
     blocks = document(records)
     assert "lr" not in table(blocks, "score")
-    assert paragraph(blocks, "Evaluation").startswith("Evaluation: 256 examples")
+    assert paragraph(blocks, "Evaluation").startswith("Evaluation: at most 256 examples")
     fewer = document(records[:3] + seeds(stage="initial", examples=64))
     assert table(fewer, "score")["examples"] == ["256", "64"]
     assert "64 or 256 examples per condition" in paragraph(fewer, "Evaluation")

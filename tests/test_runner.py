@@ -373,7 +373,7 @@ def test_a_probe_that_fails_halfway_leaves_the_model_as_it_was(tmp_path: Path, p
 
 def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """Steps taken over steps that the task and the model class recommend, the model's advice first; 1 before training,
-    for a model that comes with its weights, and after an early stop. Also where a checkpoint is measured later."""
+    and for a model that comes with its weights. Also where training stopped early, and a checkpoint is measured later."""
     source = """
     from harness import Scalar
     def budget(subject):
@@ -402,7 +402,7 @@ def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: 
     assert budgets(f"{path}:Whole") == [1.0]
     assert budgets("lstm:hidden=4", "farm_agreement:sentences=100") == [1.0, 20 / (5 * 2)]
     early = {"steps": 1000, "patience": 1, "validate_every": 1, "lr": 10.0}
-    assert budgets("lstm:hidden=4", **early) == [1.0, 1.0]
+    assert budgets("lstm:hidden=4", **early)[1] < 0.1
     run(["lstm:hidden=5"], tmp_path / "run")
     assert budgets("lstm:hidden=5") == [1.0, 20 / 1000]
 

@@ -148,8 +148,9 @@ def test_two_examples_are_not_enough_to_say_anything() -> None:
 
 def test_little_training_is_no_failure_to_learn() -> None:
     """Ten steps of the thousand that are recommended say nothing; success needs no more of them."""
-    assert diagnose([0.0, 0.0], None, None, 0.01) == "not enough to say"
-    assert diagnose([1.0, 0.3], None, None, 0.01) == "not enough to say"
+    assert diagnose([0.0, 0.0], None, None, 0.01) == "trained too briefly"
+    assert diagnose([1.0, 0.3], None, None, 0.01) == "trained too briefly"
+    assert diagnose([0.0], None, [1.0], 0.01) == "trained too briefly"
     assert diagnose([1.0, 1.0], None, None, 0.01) == "learned"
     assert diagnose([0.0, 0.0], None, None, 0.5) == "never learned"
 
@@ -194,7 +195,7 @@ def test_least_squares_by_hand() -> None:
         ([1.0, 0.9, 0.8, 0.9, 0.0], "cut off"),
         ([1.0, 0.5, NAN, 0.0, 0.0], "cut off"),
         ([0.0] * 5, "cut off"),
-        ([1.0, 0.0, 0.9, 1.1, 0.8], "flat"),
+        ([1.0, 0.0, 0.9, 1.1, 0.8], "no clear law"),
     ],
 )
 def test_decay_verdicts(y: list[float], expected: str) -> None:
@@ -297,3 +298,17 @@ def test_a_score_within_two_standard_errors_of_a_threshold_is_near_it() -> None:
     assert settled(judge, [0.93, 1.0], [0.0126, 0.0]) == "good"
     assert settled(judge, [0.87, 0.91], [0.0126, 0.0126]) == "bad"
     assert settled(judge, [0.91, 1.0], [math.nan, math.nan]) == "good"
+
+
+def test_one_example_decides_nothing() -> None:
+    """Right or wrong, another one could be the other way."""
+    for right in (0.0, 1.0):
+        error = standard_error(torch.tensor([right]), share=True)
+        assert diagnose([right], None, [error]) == "not enough to say"
+    assert diagnose([1.0], None, [standard_error(torch.tensor([1.0]))]) == "not enough to say"
+
+
+def test_a_change_on_a_fine_axis_lies_between_two_places() -> None:
+    """Between 0.5 and 0.9 nothing was measured, though they are less than 1 apart."""
+    assert located([0.1, 0.5, 0.9], [1.0, 1.0, 0.001], 0.9) == "between 0.5 and 0.9"
+    assert located([22, 23, 24], [1.0, 1.0, 0.001], 24) == "at 24"

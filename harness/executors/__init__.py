@@ -6,7 +6,7 @@ the records itself. Whatever happens to a trial, each of its cells gets a record
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.runner import Work
 from harness.schema import Record
@@ -15,6 +15,7 @@ Report = Callable[[int, float], None]
 """Called with the index of a trial and its share that is done, 0 to 1."""
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Runs trials."""
 

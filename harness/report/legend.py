@@ -41,7 +41,7 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
     if any_shows("NaN"):
         yield "NaN: there is no number, because it is not defined here or could not be measured."
     if any_shows(r"\binf\b"):
-        yield "inf: infinite; of a distance: not reached within what was measured."
+        yield "inf: infinite; of a distance: not reached within what was measured (-inf: not even at the nearest)."
     blank = {line for line, text in cells if not text}
     if blank - {*BELOW}:
         yield "Blank: not measured for this model."
@@ -89,7 +89,7 @@ def _words(groups: Sequence[Group]) -> Iterator[str]:
                         found.setdefault(scalar.meaning, {})[str(scalar.verdict)] = None
                         probes.setdefault(scalar.meaning, {})[each.probe] = None
     if counted:
-        yield "2/3 after a verdict: 2 of 3 seeds say so."
+        yield "n/m after a verdict: n of m seeds say so."
     several = [word for words in found.values() for word in words]
     for meaning, words in found.items():
         whose = f" ({', '.join(probes[meaning])})" if any(several.count(word) > 1 for word in words) else ""

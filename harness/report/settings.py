@@ -44,7 +44,7 @@ def _listed(words: Sequence[str]) -> str:
 
 def _evaluation(records: Sequence[Record]) -> str:
     examples = sorted({record.examples for record in records})
-    text = f"{' or '.join(map(str, examples))} examples per condition"
+    text = f"at most {' or '.join(map(str, examples))} examples per condition"
     if fewer := examples_used(records):
         text += f" ({', '.join(f'{n} for {probe}' for probe, n in fewer.items())})"
     return f"Evaluation: {text}, {name_seeds({record.seed for record in records})}."

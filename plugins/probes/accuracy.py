@@ -3,16 +3,29 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from harness_plugins.probes.conditions import skill, skill_error, unit_of
+from harness_plugins.probes.conditions import in_order, skill, skill_error, told, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 
 from harness import Curve, Metric, Scalar, Subject
-from harness.statistics import MEANINGS, NEAR, diagnose
+from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, diagnose
+
+SHORT = "too short for it"
+WORDS = {**MEANINGS, SHORT: "the model cannot take the lengths of the trained range (limit says why)"}
+"""What the verdicts mean."""
 
 LEARNED = ("learned", "does not extrapolate")
-PARTLY = "partly learned"
-NONE = "not measured"
-"""Words of `harness.statistics.diagnose`."""
+WORSE = {
+    SHORT: SHORT,
+    "not a number": "not a number",
+    "answers wrongly": "answers wrongly",
+    "never learned": "partly learned",
+    "forgets with distance": "partly learned",
+    "partly learned": "partly learned",
+    BRIEF: BRIEF,
+    NOT_ENOUGH: NOT_ENOUGH,
+    NEAR: NEAR,
+}
+"""What is to be said of a model that learned a task's first group, if this is said of another one; the worst first."""
 
 
 def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
@@ -21,13 +34,12 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
 
     A curve per metric and group of conditions (`accuracy`, `accuracy (same)`, ...); a scalar where a group has one
     condition. `worst_inside` is the worst of all groups. It carries the diagnosis of the first one, which tells a model
-    that never learned from one that forgets with distance (`harness.statistics.diagnose`); what is learned there, and
-    not in another group within the trained range, is `partly learned`. Where a model cannot take a length there is no
-    score (NaN), and `limit` says why.
+    that never learned from one that forgets with distance (`harness.statistics.diagnose`); or, of a model that learned
+    that group, the worst that is to be said of another one within the trained range. Where a model cannot take a length
+    there is no score (NaN), and `limit` says why.
     """
     task = subject.task
-    names = dict.fromkeys(condition.group for condition in task.conditions())
-    groups = {name: scores(subject, [c for c in task.conditions() if c.group == name]) for name in names}
+    groups = {group: scores(subject, conditions) for group, conditions in in_order(task).items()}
     for index, (group, found) in enumerate(groups.items()):
         for name, metric in task.metrics.items():
             values, errors = found.of(name), found.errors_of(name)
@@ -64,7 +76,7 @@ def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterat
         if chosen := [(value, error) for condition, value, error in places if condition.inside == wanted]:
             value, error = worst(chosen, metric)
             words = _diagnosis(subject, groups, metric) if wanted else None
-            meaning = MEANINGS[words] if words else None
+            meaning = WORDS[words] if words else None
             yield Scalar(
                 name=label,
                 unit=metric.unit,
@@ -83,17 +95,20 @@ def _diagnosis(subject: Subject, groups: Sequence[Series], metric: Metric) -> st
     name = subject.task.headline
 
     def said(scores: Series, everywhere: bool) -> str:
+        taken = [condition for condition, _, _ in scores.places(name)]
+        if any(condition.inside and condition not in taken for condition in scores.conditions):
+            return SHORT
         places = [i for i, condition in enumerate(scores.conditions) if everywhere or condition.inside]
         values, errors = scores.of(name), scores.errors_of(name)
         return diagnose(
-            [skill(metric, values[i]) for i in places],
+            [told(metric, values[i]) for i in places],
             [scores.conditions[i].inside for i in places],
             [skill_error(metric, errors[i]) for i in places],
             subject.budget,
         )
 
     first = said(groups[0], everywhere=True)
-    if first in LEARNED:
+    if first in (*LEARNED, NEAR):
         others = [said(each, everywhere=False) for each in groups[1:]]
-        return next((NEAR if other == NEAR else PARTLY for other in others if other not in (*LEARNED, NONE)), first)
+        return next((words for other, words in WORSE.items() if other in others), first)
     return first

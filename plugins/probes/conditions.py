@@ -8,13 +8,20 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Metric, Subject, Task
-from harness.statistics import ENOUGH, GOOD, NOT_ENOUGH, settled
+from harness.statistics import BRIEF, ENOUGH, GOOD, settled
 
 
 def first_group(task: Task) -> list[Condition]:
-    """The conditions of the task's first series, which is its main one."""
-    conditions = task.conditions()
-    return [condition for condition in conditions if condition.group == conditions[0].group]
+    """The conditions of the task's first series, which is its main one, from near to far."""
+    return next(iter(in_order(task).values()))
+
+
+def in_order(task: Task) -> dict[str, list[Condition]]:
+    """The conditions of each group, the first group first, from near to far."""
+    groups: dict[str, list[Condition]] = {}
+    for condition in task.conditions():
+        groups.setdefault(condition.group, []).append(condition)
+    return {group: sorted(conditions, key=lambda condition: condition.x) for group, conditions in groups.items()}
 
 
 def reference(conditions: Sequence[Condition]) -> Condition:
@@ -36,6 +43,13 @@ def skill(metric: Metric, value: float) -> float:
     return (value - metric.chance) / (metric.best - metric.chance)
 
 
+def told(metric: Metric, value: float) -> float:
+    """The skill for verdicts. What is worse than chance is a wrong answer only where the metric is a share: the loss of
+    a model that knows nothing is easily worse than that of a guess, and then the skill is 0."""
+    reached = skill(metric, value)
+    return max(reached, 0.0) if metric.unit != "share" and reached == reached else reached
+
+
 def skill_error(metric: Metric, error: float) -> float:
     """A standard error as a share of the way from chance to perfect."""
     return abs(skill(metric, error) - skill(metric, 0.0))
@@ -46,7 +60,7 @@ def learned(subject: Subject, metric: Metric, value: float, error: float) -> str
     or if the metric has no scale from chance to perfect to tell.
 
     `has not learned` below half of that way; `near the threshold` within two standard errors of it; `not enough to say`
-    where that is too wide, or where it has not learned in less than half of the training that is recommended.
+    where that is too wide; `trained too briefly` for any of these after less than half of the recommended training.
     """
     if math.isnan(skill(metric, 0.0)):
         return None
@@ -57,7 +71,7 @@ def learned(subject: Subject, metric: Metric, value: float, error: float) -> str
         [skill(metric, value)],
         [skill_error(metric, error)],
     )
-    return NOT_ENOUGH if words and subject.budget < ENOUGH else words or None
+    return BRIEF if words and subject.budget < ENOUGH else words or None
 
 
 def marks(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:

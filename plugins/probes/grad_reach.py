@@ -24,12 +24,16 @@ LAWS = {
     "error of a constant factor",
     "flat": "the largest size is less than twice the smallest",
     "grows": "the size rises with the distance, to at least twice its first value",
-    "cut off": "from there on the gradient is exactly 0: nothing of the cue arrives, however large its change",
+    "cut off": "from there on the gradient is exactly 0, so that training learns nothing from the cue; whether the "
+    "answer follows it all the same is what input_swap tells",
     "no clear law": "neither a constant factor per token nor a power of the distance fits much better than the other",
     "not enough to say": "fewer than 4 distances with a gradient; measure more",
     "no number": "the gradient or the outputs are not finite there",
 }
 """What the verdicts about the decay mean."""
+
+BELOW = "where the size falls below 1% of that at the nearest place; nothing was measured in between"
+ABOVE = "the size is still above 1% of that at the nearest place, also at the farthest one that was measured"
 
 STEPS_BACK = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
@@ -62,10 +66,10 @@ class GradReach:
             direction in which the loss changes fastest: what training would do first. NaN where an example's loss has
             no gradient at the query, even in float64; `without_loss_gradient` counts them.
         query_gradient: size at the query's own token, at the condition where it is smallest.
-        per_step_factor: factor per token of an exponential fit to `cue_gradient`; the verdict says whether the decay is
+        per_step_factor: factor per token of an exponential fit to `reach`; the verdict says whether the decay is
             exponential, polynomial (exponent in `decay_exponent`) or flat, or where it is cut off
             (`harness.statistics.fit_decay`).
-        below_1_percent: the first measured place where `cue_gradient` is below 1 % of the nearest one's, infinite if it
+        below_1_percent: the first measured place where `reach` is below 1 % of the nearest one's, infinite if it
             is nowhere; the verdict says between which measured places that happens.
         gradient_by_steps_back: per distance, the size d steps back relative to the query's own token.
         examples_used: examples with a cue and a query, where some have none.
@@ -161,6 +165,9 @@ def read_at(subject: Subject, examples: int) -> tuple[tuple[str, str], dict[Cond
     """
     conditions = first_group(subject.task)
     batches = {condition: subject.batch(condition) for condition in conditions}
+    batches = {condition: batch for condition, batch in batches.items() if subject.takes(batch)}
+    if not batches:
+        raise Skip(f"all examples are longer than the {subject.model.max_length} tokens that the model takes")
     if all(batch.cue is None or batch.query is None for batch in batches.values()):
         firsts = {condition: _first_and_last(batch[:examples]) for condition, batch in batches.items()}
         return ("the first token", "the last token"), firsts
@@ -219,19 +226,23 @@ def query_gradient(each: Sequence[Sizes], unit: str, place: str) -> Scalar:
     """The smallest size at the query's own token, NaN if there is one; what it means where it is 0."""
     smallest = min((size.at_query.mean().item() for size in each), key=lambda mean: (not math.isnan(mean), mean))
     ignored = smallest == 0
-    verdict = f"no reach: the answer does not depend on {place}" if ignored else None
+    verdict = f"no reach: the answer has no gradient at {place}" if ignored else None
     return Scalar(name="query_gradient", unit=unit, value=smallest, verdict=verdict, headline=ignored)
 
 
 def decay(places: Sequence[float], each: Sequence[Sizes], unit: str) -> Iterator[Scalar]:
-    """What the gradient at the cue does along the distance, in numbers and words; NaN if a place has no number."""
-    at_cue = [size.at_cue.mean().item() for size in each]
-    fit = fit_decay([size.steps for size in each], at_cue, smallest=max(size.smallest for size in each))
-    below = falls_below(places, at_cue, 0.01)
-    factor, exponent, law, where = fit.factor, fit.exponent, str(fit.verdict), located(places, at_cue, below)
+    """What `reach` does along the distance, in numbers and words; NaN if a place has no number. Where the query's own
+    gradient is 0, so that there is no reach, it is the gradient at the cue."""
+    own = [size.at_query.mean().item() for size in each]
+    scale = own if all(own) else [1.0] * len(own)
+    sizes = [size.at_cue.mean().item() / unit for size, unit in zip(each, scale, strict=True)]
+    smallest = max(size.smallest / unit for size, unit in zip(each, scale, strict=True))
+    fit = fit_decay([size.steps for size in each], sizes, smallest=smallest)
+    below = falls_below(places, sizes, 0.01)
+    factor, exponent, law, where = fit.factor, fit.exponent, str(fit.verdict), located(places, sizes, below)
     if fit.zero_from is not None:
-        law = f"cut off {located(places, at_cue, places[fit.zero_from])}"
-    if broken := [f"{place:g}" for place, size in zip(places, at_cue, strict=True) if not math.isfinite(size)]:
+        law = f"cut off {located(places, sizes, places[fit.zero_from])}"
+    if broken := [f"{place:g}" for place, size in zip(places, sizes, strict=True) if not math.isfinite(size)]:
         factor, exponent, below = math.nan, math.nan, math.nan
         law = where = f"no number at {', '.join(broken)}"
     meaning = LAWS.get(law.partition(" between")[0].partition(" at ")[0])
@@ -239,8 +250,8 @@ def decay(places: Sequence[float], each: Sequence[Sizes], unit: str) -> Iterator
         name="per_step_factor", unit="ratio per token", value=factor, verdict=law, meaning=meaning, headline=True
     )
     yield Scalar(name="decay_exponent", unit="", value=exponent)
-    first = "where the gradient falls below 1% of that at the nearest place; nothing was measured in between"
-    yield Scalar(name="below_1_percent", unit=unit, value=below, verdict=where, meaning=first, headline=True)
+    meaning = ABOVE if below == math.inf else None if math.isnan(below) else BELOW
+    yield Scalar(name="below_1_percent", unit=unit, value=below, verdict=where, meaning=meaning, headline=True)
 
 
 def by_steps_back(found: dict[Condition, Sizes], axis: str) -> Matrix:

@@ -8,6 +8,8 @@ import torch
 from harness_plugins.probes.conditions import (
     cue_mask,
     examples_used,
+    first_group,
+    in_order,
     learned,
     marks,
     reference,
@@ -19,6 +21,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Scalar, Skip, Subject, Task
+from harness.contracts import IGNORE
 from harness.statistics import GOOD, MEANINGS, WAY, settled
 
 WORDS = {
@@ -42,79 +45,78 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
     they speak for different ones: a model that answers by the distractors is then always wrong.
 
     Measures:
-        untouched: score without a swap, per condition.
+        untouched: score without a swap, per condition; like the others at the query alone, where a task scores more.
         follows_cue: score after the cue is swapped, against the answer that is now right.
         keeps_answer: score after the distractors are swapped, against the answer that is still right.
         cue_effect: how far the score against the old answer falls, at the farthest condition that training covered. The
-            verdict says what the answer follows: the cue, if `follows_cue` is at least half of the way from chance to
-            perfect there; the distractors, if their swap costs as much. There is none below half of the way untouched.
+            verdict says what the answer follows: the cue, if `cue_effect` and `follows_cue` are at least half of the
+            way from chance to perfect there; the distractors, if their swap costs as much. There is none below half of
+            the way untouched.
         distractor_effect: how far the score falls with the distractors.
     """
     task, name = subject.task, subject.task.headline
     metric = task.metrics[name]
-    curves: dict[str, list[float]] = {"untouched": [], "follows_cue": [], "keeps_answer": []}
-    errors: dict[str, list[float]] = {key: [] for key in curves}
     batches = {condition: subject.marked(condition) for condition in swap_conditions(task)}
-    conditions = [condition for condition, batch in batches.items() if batch is not None]
-    if not conditions:
+    used = {condition: asked_at_query(batch) for condition, batch in batches.items() if batch is not None}
+    if not used:
         raise Skip("no example of the conditions in which cues are swapped marks a cue and a query")
-    against_old: list[float] = []
-    for batch in filter(None, batches.values()):
+    group = next(iter(used)).group
+    found: dict[str, list[tuple[float, float]]] = {}
+    for batch in used.values():
         partner = task.partners(batch, subject.generator)
         swapped_cue = batch.with_tokens(exchange(batch, partner, cue_mask(batch)))
         swapped_others = batch.with_tokens(exchange(batch, partner, distractor_mask(batch, task.roles)))
         for key, changed in (
             ("untouched", batch),
-            ("follows_cue", with_answers_of(swapped_cue, partner)),
+            ("follows_cue", task.with_answers_of(swapped_cue, partner)),
             ("keeps_answer", swapped_others),
+            ("old answer", swapped_cue),
         ):
             scores = subject.score(changed)
-            curves[key].append(task.summarise(scores)[name])
-            errors[key].append(task.standard_errors(scores)[name])
-        against_old.append(task.summarise(subject.score(swapped_cue))[name])
-    for key, values in curves.items():
+            pair = task.summarise(scores)[name], task.standard_errors(scores)[name]
+            found.setdefault(key, []).append(pair)
+    for key in ("untouched", "follows_cue", "keeps_answer"):
         yield Curve(
             name=key,
             unit=metric.unit,
-            x=[condition.x for condition in conditions],
-            y=values,
-            x_label=task.axis,
+            x=[condition.x for condition in used],
+            y=[value for value, _ in found[key]],
+            x_label=f"{task.axis}, conditions {group!r}" if group else task.axis,
             y_label=key.replace("_", " "),
-            inside=[condition.inside for condition in conditions],
-            standard_errors=errors[key],
+            inside=[condition.inside for condition in used],
+            standard_errors=[error for _, error in found[key]],
             headline=True,
         )
     yield from examples_used(subject, batches, subject.examples)
-    at = conditions.index(reference(conditions))
+    at = list(used).index(reference(list(used)))
+    values, errors = zip(*(pairs[at] for pairs in found.values()), strict=True)
     words = None
     if not math.isnan(skill(metric, 0.0)):
-        found, spread = ([each[key][at] for key in curves] for each in (curves, errors))
-        words = learned(subject, metric, found[0], spread[0]) or settled(
-            what_counts, [skill(metric, value) for value in found], [skill_error(metric, each) for each in spread]
+        words = learned(subject, metric, values[0], errors[0]) or settled(
+            what_counts, [skill(metric, value) for value in values], [skill_error(metric, error) for error in errors]
         )
-    yield Scalar(
-        name="cue_effect",
-        unit=metric.unit,
-        value=curves["untouched"][at] - against_old[at],
-        verdict=words,
-        meaning=WORDS.get(words or ""),
-        headline=True,
-    )
-    lost = curves["untouched"][at] - curves["keeps_answer"][at]
-    yield Scalar(name="distractor_effect", unit=metric.unit, value=lost, headline=True)
+    untouched, _, others, old = values
+    for effect, after, verdict in (("cue_effect", old, words), ("distractor_effect", others, None)):
+        yield Scalar(
+            name=effect,
+            unit=metric.unit,
+            value=untouched - after,
+            verdict=verdict,
+            meaning=WORDS[verdict] if verdict else None,
+            headline=True,
+        )
 
 
 def swap_conditions(task: Task) -> list[Condition]:
     """The conditions of the group that the task names for swaps, or of its first one."""
-    conditions = task.conditions()
-    group = conditions[0].group if task.swap_group is None else task.swap_group
-    return [condition for condition in conditions if condition.group == group]
+    return first_group(task) if task.swap_group is None else in_order(task).get(task.swap_group, [])
 
 
 def what_counts(skills: Sequence[float]) -> str:
-    """What the answer follows, from the skills untouched, after the cue's swap and after that of the distractors."""
-    untouched, follows, keeps = skills
-    counts = {"the cue": follows >= GOOD, "the distractors": untouched - keeps >= GOOD}
+    """What the answer follows, from the skills untouched, after the cue's swap, after that of the distractors, and
+    after the cue's swap against the old answer."""
+    untouched, follows, keeps, old = skills
+    counts = {"the cue": follows >= GOOD and untouched - old >= GOOD, "the distractors": untouched - keeps >= GOOD}
     return f"follows {' and '.join(what for what, yes in counts.items() if yes) or 'neither'}"
 
 
@@ -140,14 +142,13 @@ def exchange(batch: Batch, partner: Int[Tensor, " batch"], places: Bool[Tensor, 
     return tokens
 
 
-def with_answers_of(batch: Batch, partner: Int[Tensor, " batch"]) -> Batch:
-    """The batch with the partner's right answer: its target at the query, and what the task's score needs."""
+def asked_at_query(batch: Batch) -> Batch:
+    """The batch with no other target than the one at the query: what is predicted elsewhere is not about the cue."""
+    if batch.targets.is_floating_point():
+        return batch
     _, query = marks(batch)
-    rows = torch.arange(len(batch), device=query.device)
-    targets = batch.targets.clone()
-    targets[rows, query] = batch.targets[partner, query[partner]]
-    extra = None if batch.extra is None else {name: value[partner] for name, value in batch.extra.items()}
-    return replace(batch, targets=targets, extra=extra)
+    positions = torch.arange(batch.targets.shape[1], device=query.device)
+    return replace(batch, targets=batch.targets.where(positions == query[:, None], IGNORE))
 
 
 input_swap.needs = ("cue",)  # type: ignore[attr-defined]

@@ -18,7 +18,8 @@ WORDS = {
     **MEANINGS,
     "below chance": f"the worst score beyond the trained range is worse than guessing by {AT_CHANCE:.0%} {WAY} or more",
     "at chance": f"the worst score beyond the trained range is within {AT_CHANCE:.0%} {WAY} of guessing",
-    "above chance": f"every score beyond the trained range is better than guessing by {AT_CHANCE:.0%} {WAY} or more",
+    "above chance": f"all scores measured beyond the trained range are better than guessing, by {AT_CHANCE:.0%} {WAY} "
+    "or more",
 }
 """What the verdicts mean."""
 

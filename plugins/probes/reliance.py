@@ -8,7 +8,7 @@ from harness_plugins.probes.cuts import Outcome, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
-from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
+from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 LOOKS = 0.3
 """A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
@@ -18,8 +18,8 @@ MATTERS = 0.25
 
 APART = "not to be told apart from the cue"
 RELIES = (
-    f"without the cue the score falls by at least {MATTERS:.0%} {WAY}, and at least twice as far as under the sham cut "
-    "of a random other position"
+    "without the cue's position, which holds the token and what it took up of earlier ones, the score falls by "
+    f"{MATTERS:.0%} {WAY} or more, and at least twice as far as under the sham cut of a random other position"
 )
 WORDS = {
     **MEANINGS,
@@ -30,13 +30,14 @@ WORDS = {
     "does not rely on it": f"without the cue the score falls by less than {MATTERS:.0%} {WAY}",
     "any cut hurts as much": "the sham cut of a random other position costs more than half of what the cue's costs, so "
     "that the loss says little about the cue",
-    "proven": "swapping the cut tokens changes no later output at all, and the cut opens no future",
+    "proven": "under the full cut, in all layers and heads, swapping the cut tokens changes no later output at all, "
+    "and no output depends on a later token (cuts of one layer or head leak by nature: by_head)",
     "not proven": "something of the cut tokens comes through, or the cut opens the future: it says nothing of reliance",
     APART: "the cue always stands first, and has no other place where the model would answer: what its cut takes away "
     "may be the cue or the first position, where attention often rests",
     "harmless": f"cutting the first position, where it is not the cue, costs less than {MATTERS:.0%} {WAY}",
-    "hurts, though it is not the cue": "the first position is needed whatever it holds (attention rests there), so "
-    "that where the cue stands first its cut removes that rest, too",
+    "hurts, though it is not the cue": "the first position is needed, be it that attention rests there or for what it "
+    "holds, so that where the cue stands first its cut may remove that, too",
 }
 """What the verdicts here mean."""
 
@@ -81,7 +82,7 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
         if outcome is None:
             return APART
         words = _judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
-        if moved and words in ("has not learned", "not enough to say"):
+        if moved and words in ("has not learned", BRIEF, NOT_ENOUGH):
             return APART
         return words
 
@@ -161,7 +162,11 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
             return "any cut hurts as much"
         return "relies on it"
 
+    bounded = subject.task.metrics[subject.task.headline].unit == "share"  # a loss is easily worse than a guess
+
     def left(values: Sequence[float]) -> str:
+        if not bounded:
+            return ""
         return ", below chance without" if values[0] < -0.2 else ", at chance without" if values[0] < 0.2 else ""
 
     verdict = settled(judge, values, errors)

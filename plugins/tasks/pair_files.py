@@ -179,22 +179,35 @@ def _checked_base(path: Path, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> 
     """0, where the user does not say from what words are counted.
 
     Raises:
-        ValueError: the words first differ just before the marked verb, in most pairs, and at it in none. So it is
-            where indices are counted from 1, but also where the subject is the word before a verb that stays the same.
+        ValueError: the marks of more pairs make sense counted from 1 than from 0; or those of all pairs make sense
+            either way, as where nothing but a verb is marked that stays the same.
     """
-    steps = []
+    only_from = [0, 0]
+    either = 0
     for _, fields in rows:
-        good, bad, verb = (_cell(fields.get(name)) for name in (*SIDES, "verb"))
+        good, bad = (_cell(fields.get(name)).split() for name in SIDES)
+        subject, verb = (_cell(fields.get(name)) for name in ("subject", "verb"))
         if verb.isdecimal():
-            same = zip(good.split(), bad.split(), strict=False)
-            differ = next((index for index, (a, b) in enumerate(same) if a != b), None)
-            steps.append(None if differ is None else int(verb) - differ)
-    if 0 not in steps and 2 * steps.count(1) > len(steps):
+            fits = [_fits(good, bad, int(verb) - b, int(subject) - b if subject.isdecimal() else None) for b in (0, 1)]
+            either += all(fits)
+            for base in (0, 1):
+                only_from[base] += fits[base] and not fits[1 - base]
+    if only_from[1] > only_from[0] or (either and not any(only_from)):
         raise ValueError(
-            f"{path}: is the first word 0 or 1? In {steps.count(1)} pairs the words first differ just before the "
-            "marked verb. Say first_index=1 if subject and verb count the words from 1, first_index=0 if not"
+            f"{path}: is the first word 0 or 1? Subject and verb of {only_from[1]} pairs make sense only if words are "
+            f"counted from 1, those of {only_from[0]} only from 0, and those of {either} either way. Say first_index=1 "
+            "or first_index=0"
         )
     return 0
+
+
+def _fits(good: Sequence[str], bad: Sequence[str], verb: int, subject: int | None) -> bool:
+    """Whether these can be the indices of a pair's subject and verb: one of the two makes the difference."""
+    words = min(len(good), len(bad))
+    if not 0 <= verb < words or not 0 <= (subject or 0) < words:
+        return False
+    way = _way(good, bad, verb)
+    return way == "one_prefix" or (way == "two_prefix" and (subject is None or good[subject] != bad[subject]))
 
 
 def _check_marks(path: Path, found: Sequence[Offered]) -> None:

@@ -113,9 +113,10 @@ def mutual_information(answers: Float[Tensor, " batch"], keys: Int[Tensor, " bat
 
     The estimate from joint frequencies is too high: an entropy over m occupied cells comes out (m - 1) / 2n nats too
     low (Miller 1955), and a conditional one has more cells. That is taken off: 0.07 bits where 512 answers are pure
-    chance, and nothing for perfect and for constant answers, which are exact.
+    chance, and nothing for perfect and for constant answers, which are exact. With few examples cells are empty by
+    chance, and the estimate is useless: below 16 for each key there is none (NaN).
     """
-    if answers.isnan().any():
+    if answers.isnan().any() or len(keys) < 16 * KEYS:
         return math.nan
     table = torch.zeros(VOCABULARY, VOCABULARY, dtype=torch.float64, device=answers.device)
     table.index_put_((answers.long(), keys), torch.ones_like(answers, dtype=torch.float64), accumulate=True)
