@@ -16,6 +16,9 @@ LOOKS = 0.3
 MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
 
+NEAR_CHANCE = 0.2
+"""What a cut leaves is at chance if it is within this share of that way, above or below."""
+
 RELIES = (
     f"without the cue the score falls by at least {MATTERS:.0%} {WAY}, and at least twice as far as under the sham cut "
     "of a random other position"
@@ -23,9 +26,9 @@ RELIES = (
 WORDS = {
     **MEANINGS,
     "relies on it": RELIES,
-    "relies on it, at chance without": f"{RELIES}; what is left is within 20% {WAY} of chance",
-    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by 20% {WAY} or more, so that "
-    "the answer follows something else",
+    "relies on it, at chance without": f"{RELIES}; what is left is within {NEAR_CHANCE:.0%} {WAY} of chance",
+    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by {NEAR_CHANCE:.0%} {WAY} or "
+    "more, so that the answer follows something else",
     "does not rely on it": f"without the cue the score falls by less than {MATTERS:.0%} {WAY}",
     "any cut hurts as much": "the sham cut of a random other position costs more than half of what the cue's costs, so "
     "that the loss says little about the cue",
@@ -159,7 +162,8 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
         return "relies on it"
 
     def left(values: Sequence[float]) -> str:
-        return ", below chance without" if values[0] < -0.2 else ", at chance without" if values[0] < 0.2 else ""
+        below = values[0] < -NEAR_CHANCE
+        return ", below chance without" if below else ", at chance without" if values[0] < NEAR_CHANCE else ""
 
     verdict = settled(judge, values, errors)
     without = settled(left, values[1:2], errors[1:2]) if verdict == "relies on it" else ""
