@@ -346,7 +346,7 @@ class Subject:
         generator: a CPU generator of the probe's own; the same cell always gets the same one.
         trial: what the runner was asked for, for probes that build the model again elsewhere; None outside a run.
         budget: how long the model was trained, as a share of the steps that its task and its own class recommend; 1
-            before training, for a model that comes with its weights, and where training stopped early.
+            before training, and for a model that comes with its weights.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
-from harness.targets import Target, canonical, content_hash, find, load
+from harness.targets import PLAIN_DATA, Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
 
 
@@ -204,10 +204,8 @@ class _Resolver:
         except RequestError:
             raise
         except Exception as cause:
-            fix = "Arguments must be plain data: numbers, text, lists."
-            error = (
-                cause if isinstance(cause, PluginError) else plugin_error(entry, "reading its arguments", cause, fix)
-            )
+            ours = isinstance(cause, PluginError)
+            error = cause if ours else plugin_error(entry, "reading its arguments", cause, PLAIN_DATA)
             use = PluginUse(
                 name=entry.spec.name,
                 label=str(request),

@@ -31,6 +31,8 @@ SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe"
 RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}
 """Names that arguments cannot have: requests need the first for themselves, and pydantic the others."""
 
+PLAIN_DATA = "Arguments must be plain data: numbers, text, lists."
+
 MOST_NAMES = 12
 """So many names of what a module has are shown."""
 
@@ -137,8 +139,7 @@ class Target:
         try:
             resolved = values.model_dump(mode="json")
         except PydanticSerializationError as error:
-            fix = "Arguments must be plain data: numbers, text, lists."
-            raise plugin_error(self.entry, "reading its arguments", error, fix) from error
+            raise plugin_error(self.entry, "reading its arguments", error, PLAIN_DATA) from error
         plain = TypeAdapter(dict[str, Any]).dump_python(defaults, mode="json", fallback=repr)
         different = {name: value for name, value in resolved.items() if name not in plain or value != plain[name]}
         name = self.entry.spec.name

@@ -19,7 +19,6 @@ from harness.schema import Trained, Training
 VALIDATION_BATCHES = 4
 """The validation loss is the mean over this many batches drawn once, from a stream of their own."""
 
-
 REMEDY = "try a smaller learning rate (--training lr=...), gradient clipping or warm-up"
 
 
@@ -46,9 +45,8 @@ def total_steps(training: Training, task: Task) -> int:
         )
     assert training.epochs is not None
     batches = math.ceil(task.examples / training.batch_size)
-    return math.ceil(
-        round(training.epochs * batches, 6)
-    )  # 1.1 passes of 10 batches are 11 steps, not 11.000000000000002
+    # rounded first: 1.1 passes of 10 batches are 11 steps, and not 11.000000000000002
+    return math.ceil(round(training.epochs * batches, 6))
 
 
 def budget_share(trained: Trained, recommended: Training, task: Task) -> float:

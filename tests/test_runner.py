@@ -373,7 +373,7 @@ def test_a_probe_that_fails_halfway_leaves_the_model_as_it_was(tmp_path: Path, p
 
 def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """Steps taken over steps that the task and the model class recommend, the model's advice first; 1 before training,
-    and for a model that comes with its weights. Also where training stopped early, and a checkpoint is measured later."""
+    and for a model that comes with its weights. Also after an early stop, and where a checkpoint is measured later."""
     source = """
     from harness import Scalar
     def budget(subject):

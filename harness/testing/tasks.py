@@ -9,7 +9,7 @@ from harness.testing.checks import Check, Checker, Failed, NotApplicable, Report
 from harness.testing.plugins import ADVICE, ARGUMENTS, Plugin, as_target
 from harness.testing.task_case import TaskCase
 from harness.testing.task_scores import SCORES
-from harness.testing.task_streams import STREAMS
+from harness.testing.task_streams import BATCHES, STREAMS
 
 
 def check_task(task: Plugin) -> Report:
@@ -189,8 +189,6 @@ def cue(case: TaskCase) -> str:
         )
     return "different answers go with different cues"
 
-
-BATCHES = ("interface", "conditions", "shapes")
 
 TASK_CHECKS: tuple[Check, ...] = (
     ARGUMENTS,

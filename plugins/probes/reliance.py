@@ -8,7 +8,7 @@ from harness_plugins.probes.cuts import Outcome, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
-from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
+from harness.statistics import AT_CHANCE, BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 LOOKS = 0.3
 """A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
@@ -24,9 +24,9 @@ RELIES = (
 WORDS = {
     **MEANINGS,
     "relies on it": RELIES,
-    "relies on it, at chance without": f"{RELIES}; what is left is within 20% {WAY} of chance",
-    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by 20% {WAY} or more, so that "
-    "the answer follows something else",
+    "relies on it, at chance without": f"{RELIES}; what is left is within {AT_CHANCE:.0%} {WAY} of chance",
+    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by {AT_CHANCE:.0%} {WAY} or "
+    "more, so that the answer follows something else",
     "does not rely on it": f"without the cue the score falls by less than {MATTERS:.0%} {WAY}",
     "any cut hurts as much": "the sham cut of a random other position costs more than half of what the cue's costs, so "
     "that the loss says little about the cue",
@@ -167,7 +167,8 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
     def left(values: Sequence[float]) -> str:
         if not bounded:
             return ""
-        return ", below chance without" if values[0] < -0.2 else ", at chance without" if values[0] < 0.2 else ""
+        below = values[0] < -AT_CHANCE
+        return ", below chance without" if below else ", at chance without" if values[0] < AT_CHANCE else ""
 
     verdict = settled(judge, values, errors)
     without = settled(left, values[1:2], errors[1:2]) if verdict == "relies on it" else ""

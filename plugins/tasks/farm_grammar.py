@@ -19,7 +19,6 @@ NUMBERS = ("singular", "plural")
 NOUNS = ("dog", "cat", "cow", "hen", "pig", "duck", "goat", "horse")
 INTRANSITIVE = ("sleep", "run", "sing", "wait")
 TRANSITIVE = ("see", "like", "chase", "follow")
-LEMMAS = INTRANSITIVE + TRANSITIVE
 
 
 def _with_s(words: tuple[str, ...]) -> tuple[str, ...]:
