@@ -23,7 +23,7 @@ format: $(VENV)/installed
 	$(BIN)/ruff format .
 
 docs: $(VENV)/installed ## the documentation as a site in site/; a broken link fails
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dist: $(VENV)/installed ## sdist and wheel in dist/, checked
 	rm -rf dist
