@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format docs dist renew clean
 
 demo: $(VENV)/installed ## a first answer: does gradient reach through an LSTM?
 	$(BIN)/harness run --model lstm --probe grad_reach
@@ -21,12 +22,24 @@ format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean:
-	rm -rf .venv .venv-* build dist
+docs: $(VENV)/installed ## the documentation as a site in site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-$(VENV)/installed: pyproject.toml constraints.txt
+dist: $(VENV)/installed ## sdist and wheel in dist/, checked
+	rm -rf dist
+	$(BIN)/hatchling build
+	$(BIN)/twine check --strict dist/*
+
+renew: $(VENV)/installed ## the newest development tools, written to constraints-dev.txt
+	$(INSTALL) --upgrade --constraint constraints.txt --editable '.[dev]' $$(sed -n 's/==.*//p' constraints-dev.txt)
+	$(BIN)/python -c 'import pathlib, re; from importlib.metadata import version; file = pathlib.Path("constraints-dev.txt"); file.write_text(re.sub(r"(?m)^([\w.-]+)==.*", lambda line: f"{line[1]}=={version(line[1])}", file.read_text()))'
+
+clean:
+	rm -rf .venv .venv-* build dist site
+
+$(VENV)/installed: pyproject.toml constraints.txt constraints-dev.txt
 	$(PYTHON) -c "import sys; sys.exit('Python 3.11 or newer is needed; say which: make PYTHON=python3.12') if sys.version_info < (3, 11) else 0"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --upgrade pip
+	$(INSTALL) --constraint constraints.txt --constraint constraints-dev.txt --editable '.[dev]'
 	touch $@

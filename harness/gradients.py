@@ -21,10 +21,11 @@ class InputGradients:
     `nn.Embedding`, by `F.embedding`, as `table[tokens]`, or in the module that its `get_input_embeddings()` returns. If
     it looks them up twice, both uses count. For tasks with vector input they are that input.
 
-    The model is used as it is, in evaluation mode too; examples do not mix.
+    The model is used as it is, in evaluation mode too; examples do not mix. Gradients of this kind are also called
+    saliency (Simonyan et al., 2014; for words, Li et al., 2016).
 
     Args:
-        model: the model.
+        model: the model, from tokens to `batch time out`.
         batch: its input.
         at: the position of each example whose outputs are differentiated; all positions if not given.
 
@@ -61,7 +62,12 @@ class InputGradients:
         smaller ones, so that what grows over a hundred steps is kept too.
 
         Args:
-            directions: what to differentiate, a weight for every output at all positions, or at those in `at`.
+            directions: what to differentiate, a weight for every output at all positions (`batch time out`), or at
+                those in `at` (`batch out`).
+
+        Returns:
+            For every position, in units of the outputs (nats, for logits) per unit of the input vectors. 0 where the
+            outputs do not depend on it, NaN or infinite where the model's arithmetic is.
         """
         weights = directions.to(self._chosen.dtype)
         gradient = self._backward(weights, self._scales[0])
@@ -86,6 +92,11 @@ def input_gradients(
     """Gradient of `(model(tokens) * directions).sum()` with respect to each position's input vector, in float64.
 
     `InputGradients` says what the input vectors are, and takes many directions after one forward pass.
+
+    Args:
+        model: the model, from tokens to `batch time out`.
+        batch: its input.
+        directions: a weight for every output at every position.
 
     Raises:
         Skip: the input vectors cannot be found, or the outputs carry no gradient.

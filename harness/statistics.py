@@ -46,16 +46,16 @@ class Summary:
     maximum: float
 
     def worst(self, higher_is_better: bool = True) -> float:
-        """The worst seed."""
+        """The worst seed: the smallest value, or the largest unless `higher_is_better`."""
         return self.minimum if higher_is_better else self.maximum
 
     def best(self, higher_is_better: bool = True) -> float:
-        """The best seed."""
+        """The best seed: the largest value, or the smallest unless `higher_is_better`."""
         return self.maximum if higher_is_better else self.minimum
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Median, smallest and largest of one value per seed; all NaN where there is no number."""
+    """Median, smallest and largest of `values`, one per seed; all NaN where there is no number."""
     given = [float(value) for value in values]
     numbers = sorted(value for value in given if not math.isnan(value))
     if not numbers:
@@ -68,7 +68,7 @@ def coverage(n: int) -> float:
 
     Every seed falls on either side of that median with probability 1/2, whatever the distribution, so the
     range misses it only if all seeds fall on one side: 1 - 2 / 2^n. That is 0.75 for 3 seeds and 0.94 for 5;
-    more cannot be said of so few without assuming a distribution.
+    more cannot be said of so few without assuming a distribution (the interval that goes with a sign test).
     """
     return 1 - 2 * 0.5**n if n > 0 else 0.0
 
@@ -90,8 +90,8 @@ Identity = tuple[str, str, str]
 
 
 def identity(use: PluginUse) -> Identity:
-    """Which plugin it is, in any of its versions: one from a package by distribution and label; one without a package
-    also by where it is, so that two files of the same name in different folders are two plugins."""
+    """Which plugin a `use` is of, in any of its versions: one from a package by distribution and label; one without a
+    package also by where it is, so that two files of the same name in different folders are two plugins."""
     return use.distribution, use.label, "" if use.distribution else use.target
 
 
@@ -123,13 +123,14 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
 
 
 def measured_once(records: Sequence[Record]) -> bool:
-    """Whether a model was measured as it came, on one set of examples, so that more seeds would add nothing. What is
-    left to chance is which examples these are, and standard errors tell how much that is."""
+    """Whether `records` are of a model that was measured as it came, on one set of examples, so that more seeds would
+    add nothing. What is left to chance is which examples these are, and standard errors tell how much that is."""
     return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
 
 
 def seeds_alike(records: Iterable[Record]) -> bool:
-    """Whether their model was built from the same weights whatever the seed, so that seeds are no repetitions."""
+    """Whether the model of `records` was built from the same weights whatever the seed, so that seeds are no
+    repetitions."""
     return any(SEEDS_ALIKE in warning for record in records for warning in record.warnings)
 
 
@@ -283,6 +284,8 @@ class DecayFit:
 def fit_decay(x: Sequence[float], y: Sequence[float], *, smallest: float = 0.0) -> DecayFit:
     """Fit y = A f^x and y = A / x^p by least squares on log y, and say which of them it is.
 
+    What is known of recurrent nets is that gradients fall exponentially with the number of steps (Bengio et al., 1994).
+
     Points where x or y is 0, negative, NaN or infinite are left out of the fits. Rules, the first that fits:
 
     - `cut off`: from some place on, y is exactly 0 wherever it was measured. No exponential and no polynomial does
@@ -369,7 +372,7 @@ def falls_below(x: Sequence[float], y: Sequence[float], share: float) -> float:
 
 
 def located(x: Sequence[float], y: Sequence[float], place: float) -> str:
-    """Where a change lies that was first seen at the measured place `place`.
+    """Where a change of y along x lies that was first seen at the measured place `place` (see `falls_below`).
 
     `between 20 and 50` where nothing was measured between the two; `at 24` where places are whole numbers and 23 was
     measured too, or nothing nearer; `not within what was measured (100)` for infinity, with the farthest place; `not

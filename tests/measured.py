@@ -14,7 +14,11 @@ Found = dict[str, Curve | Scalar | Matrix]
 
 
 def measure(
-    probe: Callable[[Subject], Any], model: nn.Module, task: Task | None = None, examples: int = 64, budget: float = 1.0
+    probe: Callable[[Subject], Any],
+    model: nn.Module,
+    task: Task | None = None,
+    examples: int = 128,
+    budget: float = 1.0,
 ) -> Found:
     """The probe's measurements by name; on recall at four distances, unless another task is given."""
     task, device = task or Recall(distances=[2, 5, 10, 40]), torch.device("cpu")

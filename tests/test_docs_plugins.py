@@ -1,36 +1,38 @@
-"""The plugin documents are true: the reference is generated, nothing is undocumented, the policy is enforced."""
+"""The plugin documents are true: the table of checks is generated, nothing is undocumented, the policy is enforced."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documented import DOORS, hooks, undocumented
 from entry_points import entry_points_in, write_distribution
 
-from harness import contracts, hookspecs, registry, specs
+from harness import contracts, hookspecs, registry, specs, statistics
 from harness.testing import MODEL_CHECKS, PROBE_CHECKS, TASK_CHECKS
-from harness.testing.reference import hooks, reference, undocumented
+from harness.testing.reference import reference
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 GUIDE = (DOCS / "write-a-plugin.md").read_text(encoding="utf-8")
+CHECKS = (DOCS / "reference" / "checks.md").read_text(encoding="utf-8")
 
 
-def test_the_reference_is_the_generated_one() -> None:
-    """After a change of the contract: python -m harness.testing.reference > docs/plugin-reference.md."""
-    assert (DOCS / "plugin-reference.md").read_text(encoding="utf-8") == reference()
+def test_the_table_of_checks_is_the_generated_one() -> None:
+    """After a change of a check: python -m harness.testing.reference > docs/reference/checks.md."""
+    assert reference() == CHECKS
 
 
 def test_the_reference_names_every_check() -> None:
     """With what a failure means."""
-    text = (DOCS / "plugin-reference.md").read_text(encoding="utf-8")
     for check in (*MODEL_CHECKS, *TASK_CHECKS, *PROBE_CHECKS):
-        assert f"| `{check.name}` |" in text
-        assert check.means in text
+        assert f"| `{check.name}` |" in CHECKS
+        assert check.means in CHECKS
 
 
 def test_everything_public_is_documented() -> None:
-    """Hooks, specs, contracts with their attributes and methods, measurements, needs and checks."""
+    """Hooks, specs, contracts with their attributes and methods, measurements, needs and checks; what probes may use,
+    with every argument."""
     assert undocumented() == []
 
 
@@ -42,6 +44,7 @@ def test_everything_public_is_documented() -> None:
         (contracts.Task, "__annotations__", {"colour": str}, "Task.colour"),
         (contracts.Subject, "later", lambda self: None, "Subject.later()"),
         (contracts.Metric, "__doc__", "How to read a number.", "Metric.unit"),
+        (statistics.fit_decay, "__doc__", "Fit a curve, y along x.", "fit_decay(smallest)"),
     ],
 )
 def test_something_undocumented_is_found(
@@ -50,6 +53,15 @@ def test_something_undocumented_is_found(
     """A new hook, attribute or method without a word about it."""
     monkeypatch.setattr(place, name, value, raising=False)
     assert missing in undocumented()
+
+
+@pytest.mark.parametrize("name", [door.__name__ for door in DOORS])
+def test_what_probes_may_use_has_a_page(name: str) -> None:
+    """Made from the docstrings; the guide leads to it and uses the module in its example."""
+    page = f"reference/{name.partition('.')[2]}.md"
+    assert f"\n::: {name}\n" in (DOCS / page).read_text(encoding="utf-8")
+    assert f"[`{name}`]({page})" in GUIDE
+    assert f"from {name} import" in GUIDE
 
 
 def test_the_guide_names_every_hook() -> None:

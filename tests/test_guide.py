@@ -29,7 +29,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     blocks = [block.splitlines() for block in re.findall(r"<!-- run -->\n```sh\n(.*?)```", GUIDE, re.DOTALL)]
     printed = iter(run_in_one_process([line for block in blocks for line in block], tmp_path, installed))
     outputs = ["".join(next(printed) for _ in block) for block in blocks]
-    by_file, packaged, existing, checked = outputs
+    by_file, packaged, existing, inside, checked = outputs
     assert "model ./gru.py:GRU: 18 passed, 2 not applicable" in by_file
     assert "grad_reach on recall, after training" in by_file
     table = packaged.partition("model acme-gru: 18 passed")[2]
@@ -39,6 +39,8 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     assert "at initialisation" in table
     assert "model lab-net: 18 passed" in existing
     assert "accuracy on recall" in existing
+    assert "probe ./inside.py:inside: 10 passed" in inside
+    assert "./inside.py:inside on recall, after training" in inside
     assert all(f"{what}: " in checked for what in ("model lstm", "model gpt:position=rope", "task recall"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/records/*.json")]
     assert {record["status"] for record in records} == {"ok"}

@@ -65,7 +65,7 @@ def select(shape: Sequence[int], layer: int | None = None, head: int | None = No
 
 @dataclass(frozen=True)
 class CutCheck:
-    """What a cut lets through, per example: largest absolute differences of the outputs.
+    """What a cut lets through, per example: largest absolute differences of the outputs, in their unit.
 
     Args:
         leak: change after the first cut token when the cut tokens are swapped; only exactly 0 proves the cut.

@@ -41,7 +41,8 @@ def observe() -> Iterator[Seen]:
 
 @contextmanager
 def cut(edges: Edges, where: Where | None = None) -> Iterator[None]:
-    """Remove edges from attention before the softmax; a query that loses all its keys gets 0.
+    """Remove edges from attention before the softmax; a query that loses all its keys gets 0. (Also known as attention
+    knockout: Geva et al., 2023.)
 
     Keys that a mask of finite numbers hides (-1e9, `finfo.min`) count as lost: a query that has only these left would
     else attend to them, and so to the future.
@@ -69,7 +70,12 @@ def cut(edges: Edges, where: Where | None = None) -> Iterator[None]:
 
 
 def attention_shape(model: nn.Module, tokens: Tensor) -> tuple[int, ...]:
-    """The number of heads of each layer that can be observed; `()` if the model makes no attention call."""
+    """The number of heads of each layer that can be observed; `()` if the model makes no attention call.
+
+    Args:
+        model: any model, in evaluation mode.
+        tokens: its input, `batch time` or `batch time width`; one short sequence is enough.
+    """
     with torch.no_grad(), observe() as seen:
         model(tokens)
     return tuple(pattern.shape[1] for pattern in seen.patterns)
@@ -77,7 +83,12 @@ def attention_shape(model: nn.Module, tokens: Tensor) -> tuple[int, ...]:
 
 def look(model: nn.Module, tokens: Tensor) -> Seen:
     """The patterns of one forward pass: as observed, if any can be read token by token; else as the model offers them
-    itself, one for each layer; else whatever was observed."""
+    itself, one for each layer; else whatever was observed.
+
+    Args:
+        model: any model, in evaluation mode.
+        tokens: its input, `batch time` or `batch time width`.
+    """
     with torch.no_grad(), observe() as seen:
         model(tokens)
     if isinstance(model, OffersAttention) and all(layer.misfit for layer in seen.layers(tokens)):
@@ -88,7 +99,7 @@ def look(model: nn.Module, tokens: Tensor) -> Seen:
 
 
 def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "..."]]:
-    """The patterns of `look`, one `batch head query key` per layer."""
+    """The patterns that `look(model, tokens)` saw, one `batch head query key` per layer."""
     return look(model, tokens).patterns
 
 

@@ -1,12 +1,14 @@
 """Conformance checks for plugins: what every model, task and probe should do, checked on yours.
 
-from harness.testing import check_model, conformance
+In the tests of a plugin:
 
-check_model("acme-gru").raise_if_failed()          # or a class, or "./gru.py:GRU"
+    from harness.testing import check_model, conformance
 
-@conformance("model", "acme-gru")                  # or one pytest test for each check
-def test_conforms(check):
-    check()
+    check_model("acme-gru").raise_if_failed()          # or a class, or "./gru.py:GRU"
+
+    @conformance("model", "acme-gru")                  # or one pytest test for each check
+    def test_conforms(check):
+        check()
 """
 
 from harness.testing.checks import Check, CheckResult, Failed, NotApplicable, Report
