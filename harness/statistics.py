@@ -151,9 +151,6 @@ GOOD = 0.5
 POOR = 0.25
 """Shares of the way from chance to perfect, at which verdicts change."""
 
-AT_CHANCE = 0.1
-"""A skill of this size, to either side of 0, is chance."""
-
 ENOUGH = 0.5
 """Of a model that was trained for less than this share of the recommended steps, no failure to learn is told."""
 

@@ -9,7 +9,10 @@ from harness_plugins.probes.scores import Series, scores, worst
 from pydantic import Field
 
 from harness import Condition, Curve, Metric, Scalar, Subject
-from harness.statistics import AT_CHANCE, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
+from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
+
+AT_CHANCE = 0.1
+"""A skill of this size, to either side of 0, is chance."""
 
 WORDS = {
     **MEANINGS,

@@ -8,13 +8,17 @@ from harness_plugins.probes.cuts import Outcome, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
-from harness.statistics import AT_CHANCE, BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
+from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 LOOKS = 0.3
 """A head looks at the cue if this share of its attention, and at least twice the uniform share, goes there."""
 
 MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
+
+NEAR_CHANCE = 0.2
+"""What a cut leaves is at chance if it is within this share of that way, above or below: a wrong answer of eight, which is
+0.14 of the way below it, is no sign yet that the model follows something else."""
 
 APART = "not to be told apart from the cue"
 RELIES = (
@@ -24,8 +28,8 @@ RELIES = (
 WORDS = {
     **MEANINGS,
     "relies on it": RELIES,
-    "relies on it, at chance without": f"{RELIES}; what is left is within {AT_CHANCE:.0%} {WAY} of chance",
-    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by {AT_CHANCE:.0%} {WAY} or "
+    "relies on it, at chance without": f"{RELIES}; what is left is within {NEAR_CHANCE:.0%} {WAY} of chance",
+    "relies on it, below chance without": f"{RELIES}; what is left is worse than chance by {NEAR_CHANCE:.0%} {WAY} or "
     "more, so that the answer follows something else",
     "does not rely on it": f"without the cue the score falls by less than {MATTERS:.0%} {WAY}",
     "any cut hurts as much": "the sham cut of a random other position costs more than half of what the cue's costs, so "
@@ -167,8 +171,8 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
     def left(values: Sequence[float]) -> str:
         if not bounded:
             return ""
-        below = values[0] < -AT_CHANCE
-        return ", below chance without" if below else ", at chance without" if values[0] < AT_CHANCE else ""
+        below = values[0] < -NEAR_CHANCE
+        return ", below chance without" if below else ", at chance without" if values[0] < NEAR_CHANCE else ""
 
     verdict = settled(judge, values, errors)
     without = settled(left, values[1:2], errors[1:2]) if verdict == "relies on it" else ""
