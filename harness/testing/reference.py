@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_type_hints
 
-from harness import contracts, hookspecs, schema, specs
+from harness import contracts, hookspecs, measurements, schema, specs
 from harness.needs import NEEDS
 from harness.registry import OLDEST_CONTRACT
 from harness.testing import abilities
@@ -32,7 +32,7 @@ PUBLIC: tuple[type, ...] = (
     contracts.Skip,
 )
 SPECS = (specs.ModelSpec, specs.TaskSpec, specs.ProbeSpec, specs.SuiteSpec)
-RESULTS = (schema.Scalar, schema.Curve, schema.Matrix, schema.Training)
+RESULTS: tuple[type[schema.Strict], ...] = (*measurements.KINDS, schema.Training)
 
 
 def protocols() -> list[type]:
