@@ -1,6 +1,4 @@
-"""What a probe gives: numbers of several kinds. Each kind knows its numbers, the axes along which they lie and what is
-missing for a reader; reports, claims and checks ask it instead of telling kinds apart. `report/curves.py` draws them.
-"""
+"""What probes give: the kinds of measurement, each of which knows its numbers and what they lie along."""
 
 import math
 from abc import ABC, abstractmethod
@@ -28,42 +26,36 @@ def _known(errors: Any) -> Any:
     return errors if any(number is not None and not math.isnan(number) for number in numbers) else None
 
 
+def place(x: float | str) -> str:
+    """A place on an axis, as people write it."""
+    return x if isinstance(x, str) else f"{x:g}"
+
+
 class Entry(NamedTuple):
-    """One number of a measurement, and all that is known of it; None for what it does not have."""
+    """One number of a measurement, with its place and what else is known of it, as columns of CSV call that."""
 
     value: float
     standard_error: float | None = None
-    """Over the examples of the seed."""
     x: float | str | None = None
-    """Its place on a curve."""
     row: str | None = None
-    """Its row in a matrix."""
     column: str | None = None
-    """Its column in a matrix."""
     verdict: str | None = None
-    """What it means in words."""
     inside: bool | None = None
-    """Whether training covered its place."""
 
 
 class Axis(NamedTuple):
-    """Along which the numbers of a measurement lie."""
+    """Places along which numbers lie, what these are called, and for each perhaps whether training covered it."""
 
     called: str
-    """What its places are, in plural."""
     places: Sequence[float | str]
     inside: Sequence[bool] | None = None
-    """For each place, whether training covered it; `inside` and `beyond` then name those that it did, and did not."""
 
 
 class Measured(Strict, ABC):
-    """What every kind of measurement has and tells of itself, so that others need not know which it is."""
+    """What every kind of measurement tells of itself, so that nobody else need know which it is."""
 
     called: ClassVar[str]
     """The kind in words."""
-    kind: str
-    name: str
-    unit: str
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:
@@ -131,12 +123,10 @@ class Curve(Measured):
 
     @model_validator(mode="after")
     def _same_length(self) -> "Curve":
-        if len(self.x) != len(self.y):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.y)} y; give one y for each x")
-        if self.inside is not None and len(self.inside) != len(self.x):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.inside)} inside flags")
-        if self.standard_errors is not None and len(self.standard_errors) != len(self.x):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.standard_errors)} standard errors")
+        own = {"y; give one y for each x": self.y, "inside flags": self.inside, "standard errors": self.standard_errors}
+        for what, given in own.items():
+            if given is not None and len(given) != len(self.x):
+                raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(given)} {what}")
         return self
 
     def entries(self) -> Iterator[Entry]:

@@ -6,7 +6,7 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from harness.errors import did_you_mean
-from harness.measurements import Axis, Entry, Measurement
+from harness.measurements import Axis, Entry, Measurement, place
 from harness.schema import Record
 from harness.suites import Selection
 
@@ -89,7 +89,7 @@ def _readings(selection: Selection, measurement: Measurement) -> list[Reading]:
     places = [_indices(getattr(selection, field), axis, measurement.name) for field, axis in axes.items()]
     everywhere = product(*(range(len(axis.places)) for axis in axes.values()))
     known = dict(zip(everywhere, map(_reading, measurement.entries()), strict=True))
-    found = [known[place] for place in product(*places)]
+    found = [known[index] for index in product(*places)]
     if selection.relative_to is None:
         return found
     (base,) = _indices(selection.relative_to, axes["at"]._replace(inside=None), measurement.name)
@@ -118,26 +118,22 @@ def _indices(at: float | str | list[float] | list[str] | None, axis: Axis, name:
         return [index for index, flag in enumerate(inside) if flag == (at == "inside")]
     wanted: list[Any] = [*at] if isinstance(at, list) else [at]
     found = []
-    for place in wanted:
-        index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
+    for asked in wanted:
+        index = next((i for i, known in enumerate(places) if _same_place(asked, known)), None)
         if index is None:
-            known = [_place(each) for each in places]
+            known = [*map(place, places)]
             words = [*known, *(("inside", "beyond") if inside is not None else ())]
-            guess = did_you_mean(place, words) if isinstance(place, str) else ""
+            guess = did_you_mean(asked, words) if isinstance(asked, str) else ""
             listed = shorten(", ".join(known), 200, placeholder=" ...")
-            raise UnreadableError(f"{_place(place)} is not among the {called} of {name}: {listed}.{guess}")
+            raise UnreadableError(f"{place(asked)} is not among the {called} of {name}: {listed}.{guess}")
         found.append(index)
     return found
 
 
 def _same_place(asked: float | str, known: float | str) -> bool:
     if isinstance(asked, str) or isinstance(known, str):
-        return _place(asked) == _place(known)
+        return place(asked) == place(known)
     return math.isclose(asked, known)
-
-
-def _place(place: float | str) -> str:
-    return place if isinstance(place, str) else f"{place:g}"
 
 
 def _places(selection: Selection) -> str:
