@@ -3,13 +3,14 @@
 from harness.blame import blame
 from harness.build import load_planned
 from harness.contracts import Subject, seeded
+from harness.measurements import ANY, KINDS, Measurement
 from harness.needs import unmet
 from harness.registry import Registry
-from harness.schema import Cell, Curve, Matrix, Scalar
+from harness.schema import Cell
 from harness.targets import load_use
 
 
-def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Scalar | Curve | Matrix]:
+def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Measurement]:
     """What the cell's probe says of the subject.
 
     Raises:
@@ -25,8 +26,8 @@ def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Scalar | C
         result = target.build(cell.probe.arguments, subject=subject)
     measurements = list(result)
     for measurement in measurements:
-        if not isinstance(measurement, Scalar | Curve | Matrix):
-            raise TypeError(f"it gave {measurement!r:.60}; a probe yields Scalar, Curve or Matrix")
+        if not isinstance(measurement, KINDS):
+            raise TypeError(f"it gave {measurement!r:.60}; a probe yields {ANY}")
     measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
     names = [measurement.name for measurement in measurements]
     if twice := {name for name in names if names.count(name) > 1}:

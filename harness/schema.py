@@ -4,29 +4,21 @@ Records are JSON on disk. Infinity and NaN are written as the strings "Infinity"
 reader takes, and come back as floats.
 """
 
-import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import did_you_mean
+from harness.measurements import Curve as Curve
+from harness.measurements import Matrix as Matrix
+from harness.measurements import Measurement as Measurement
+from harness.measurements import Scalar as Scalar
+from harness.measurements import Strict as Strict
 from harness.vocabulary import Stage
 
 SCHEMA_VERSION = 2
 """Written into every record; records of older versions stay readable."""
-
-
-class Strict(BaseModel):
-    """Base of everything we write: unknown fields are an error, instances do not change."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        ser_json_inf_nan="strings",
-        protected_namespaces=(),
-        use_attribute_docstrings=True,
-    )
 
 
 def _no_flag(value: Any) -> Any:
@@ -36,109 +28,11 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
-def _known(errors: Any) -> Any:
-    """None instead of nothing but NaN, which would differ from itself."""
-    numbers = errors if isinstance(errors, list) else [errors]
-    return errors if any(number is not None and not math.isnan(number) for number in numbers) else None
-
-
 Count = Annotated[int, BeforeValidator(_no_flag)]
 """A whole number that a user writes."""
 Number = Annotated[float, BeforeValidator(_no_flag)]
 """A number that a user writes, perhaps infinity."""
 Finite = Annotated[Number, Field(allow_inf_nan=False)]
-
-
-class Scalar(Strict):
-    """One number."""
-
-    kind: Literal["scalar"] = "scalar"
-    name: str
-    """What was measured, for example `per_step_factor`."""
-    unit: str
-    """Unit of the value: `share`, `nats`, `bits`, `tokens`, `ratio`, ... ("" for a pure number)."""
-    value: float
-    """The number; NaN where it is not defined."""
-    verdict: str | None = None
-    """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
-    meaning: str | None = None
-    """What those words mean, with their thresholds, as reports explain them (see `harness.statistics.MEANINGS`)."""
-    standard_error: Annotated[float | None, AfterValidator(_known)] = None
-    """Of the value, from the examples of this seed; None where it is not known."""
-    headline: bool = False
-    """Whether summary tables show it."""
-
-
-class Curve(Strict):
-    """Numbers along an axis."""
-
-    kind: Literal["curve"] = "curve"
-    name: str
-    """What was measured, for example `accuracy`."""
-    unit: str
-    """Unit of `y`."""
-    x: list[float] | list[str]
-    """Places on the axis: numbers, or names of categories."""
-    y: list[float]
-    """The values, one for each `x`; NaN where not measured."""
-    x_label: str
-    """What `x` is, with its unit."""
-    y_label: str
-    """What `y` is."""
-    inside: list[bool] | None = None
-    """For each `x`, whether training covered it (None where that question has no meaning)."""
-    standard_errors: Annotated[list[float] | None, AfterValidator(_known)] = None
-    """For each `x` the standard error of `y`, from the examples of this seed; NaN where it is not known, None where it
-    is known nowhere."""
-    scale: Literal["linear", "log"] = "linear"
-    """How to draw `y`."""
-    headline: bool = False
-    """Whether summary tables show it."""
-
-    @model_validator(mode="after")
-    def _same_length(self) -> "Curve":
-        if len(self.x) != len(self.y):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.y)} y; give one y for each x")
-        if self.inside is not None and len(self.inside) != len(self.x):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.inside)} inside flags")
-        if self.standard_errors is not None and len(self.standard_errors) != len(self.x):
-            raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(self.standard_errors)} standard errors")
-        return self
-
-
-class Matrix(Strict):
-    """Numbers in rows and columns."""
-
-    kind: Literal["matrix"] = "matrix"
-    name: str
-    """What was measured, for example `attention_share`."""
-    unit: str
-    """Unit of the values."""
-    values: list[list[float]]
-    """Row by row; NaN where not measured."""
-    rows: list[str]
-    """Label of each row."""
-    columns: list[str]
-    """Label of each column."""
-    row_label: str
-    """What the rows are, for example `layer and head`."""
-    column_label: str
-    """What the columns are."""
-    headline: bool = False
-    """Whether summary tables show it."""
-
-    @model_validator(mode="after")
-    def _rectangular(self) -> "Matrix":
-        shape = (len(self.rows), len(self.columns))
-        if len(self.values) != shape[0] or any(len(row) != shape[1] for row in self.values):
-            raise ValueError(
-                f"matrix {self.name!r} has {shape[0]} row labels and {shape[1]} column labels, but its rows have "
-                f"lengths {[len(row) for row in self.values]}"
-            )
-        return self
-
-
-Measurement = Annotated[Scalar | Curve | Matrix, Field(discriminator="kind")]
 
 
 class PluginUse(Strict):
@@ -337,7 +231,7 @@ class Record(Strict):
             raise ValueError(f"a {self.status} record needs a reason exactly if skipped and an error exactly if failed")
         return self
 
-    def find(self, name: str) -> Scalar | Curve | Matrix:
+    def find(self, name: str) -> Measurement:
         """The measurement of that name.
 
         Raises:

@@ -1,12 +1,13 @@
 """Which number of a record a selection speaks of, and how much chance is in it."""
 
 import math
-from collections.abc import Sequence
+from itertools import product
 from textwrap import shorten
 from typing import Any, NamedTuple
 
 from harness.errors import did_you_mean
-from harness.schema import Curve, Matrix, Record, Scalar
+from harness.measurements import Axis, Entry, Measurement, place
+from harness.schema import Record
 from harness.suites import Selection
 
 
@@ -54,12 +55,7 @@ def select_number(selection: Selection, record: Record) -> Reading:
         measurement = record.find(selection.metric)
     except KeyError as error:
         raise UnreadableError(str(error.args[0])) from error
-    if isinstance(measurement, Curve):
-        found = _of_curve(selection, measurement)
-    elif isinstance(measurement, Matrix):
-        found = _of_matrix(selection, measurement)
-    else:
-        found = _of_scalar(selection, measurement)
+    found = _readings(selection, measurement)
     if not found:
         raise UnreadableError(f"{selection.metric} has nothing at {_places(selection)}")
     if any(math.isnan(each.value) for each in found):
@@ -82,27 +78,28 @@ def difference(value: float, reference: float) -> float:
     return 0.0 if value == reference else value - reference
 
 
-def _of_scalar(selection: Selection, scalar: Scalar) -> list[Reading]:
+def _readings(selection: Selection, measurement: Measurement) -> list[Reading]:
+    """The numbers at the selected places, all along an axis on which none is named; relative to another place where
+    there is one axis only."""
+    axes = measurement.axes()
+    fields = [*axes, "relative_to"] if [*axes] == ["at"] else [*axes]
     for field in ("at", "row", "relative_to"):
-        if getattr(selection, field) is not None:
-            raise UnreadableError(f"{scalar.name} is a single number; `{field}` has no meaning here")
-    return [Reading(scalar.value, math.nan if scalar.standard_error is None else scalar.standard_error)]
-
-
-def _of_curve(selection: Selection, curve: Curve) -> list[Reading]:
-    if selection.row is not None:
-        raise UnreadableError(f"{curve.name} is a curve; `row` has no meaning here")
-    errors = curve.standard_errors or [math.nan] * len(curve.y)
-    places = _indices(selection.at, curve.x, curve.inside, f"the x of {curve.name}")
-    found = [Reading(curve.y[i], errors[i]) for i in places]
+        if field not in fields and getattr(selection, field) is not None:
+            raise UnreadableError(f"{measurement.name} is {measurement.called}; `{field}` has no meaning here")
+    places = [_indices(getattr(selection, field), axis, measurement.name) for field, axis in axes.items()]
+    everywhere = product(*(range(len(axis.places)) for axis in axes.values()))
+    known = dict(zip(everywhere, map(_reading, measurement.entries()), strict=True))
+    found = [known[index] for index in product(*places)]
     if selection.relative_to is None:
         return found
-    (base,) = _indices(selection.relative_to, curve.x, None, f"the x of {curve.name}")
-    divisor = Reading(curve.y[base], errors[base])
-    return [
-        Reading(1.0 if divisor.value else math.nan, 0.0) if i == base else _ratio(each, divisor)
-        for i, each in zip(places, found, strict=True)
-    ]
+    (base,) = _indices(selection.relative_to, axes["at"]._replace(inside=None), measurement.name)
+    divisor = known[base,]
+    whole = Reading(1.0 if divisor.value else math.nan, 0.0)
+    return [whole if each is divisor else _ratio(each, divisor) for each in found]
+
+
+def _reading(entry: Entry) -> Reading:
+    return Reading(entry.value, math.nan if entry.standard_error is None else entry.standard_error)
 
 
 def _ratio(dividend: Reading, divisor: Reading) -> Reading:
@@ -113,46 +110,30 @@ def _ratio(dividend: Reading, divisor: Reading) -> Reading:
     return Reading(ratio, math.hypot(dividend.error, ratio * divisor.error) / abs(divisor.value))
 
 
-def _of_matrix(selection: Selection, matrix: Matrix) -> list[Reading]:
-    if selection.relative_to is not None:
-        raise UnreadableError(f"{matrix.name} is a matrix; `relative_to` has no meaning here")
-    rows = _indices(selection.row, matrix.rows, None, f"the rows of {matrix.name}")
-    columns = _indices(selection.at, matrix.columns, None, f"the columns of {matrix.name}")
-    return [Reading(matrix.values[row][column], math.nan) for row in rows for column in columns]
-
-
-def _indices(
-    at: float | str | list[float] | list[str] | None,
-    places: Sequence[float | str],
-    inside: list[bool] | None,
-    what: str,
-) -> list[int]:
+def _indices(at: float | str | list[float] | list[str] | None, axis: Axis, name: str) -> list[int]:
+    called, places, inside = axis
     if at is None:
         return list(range(len(places)))
     if at in ("inside", "beyond") and inside is not None:
         return [index for index, flag in enumerate(inside) if flag == (at == "inside")]
     wanted: list[Any] = [*at] if isinstance(at, list) else [at]
     found = []
-    for place in wanted:
-        index = next((i for i, known in enumerate(places) if _same_place(place, known)), None)
+    for asked in wanted:
+        index = next((i for i, known in enumerate(places) if _same_place(asked, known)), None)
         if index is None:
-            known = [_place(each) for each in places]
+            known = [*map(place, places)]
             words = [*known, *(("inside", "beyond") if inside is not None else ())]
-            guess = did_you_mean(place, words) if isinstance(place, str) else ""
+            guess = did_you_mean(asked, words) if isinstance(asked, str) else ""
             listed = shorten(", ".join(known), 200, placeholder=" ...")
-            raise UnreadableError(f"{_place(place)} is not among {what}: {listed}.{guess}")
+            raise UnreadableError(f"{place(asked)} is not among the {called} of {name}: {listed}.{guess}")
         found.append(index)
     return found
 
 
 def _same_place(asked: float | str, known: float | str) -> bool:
     if isinstance(asked, str) or isinstance(known, str):
-        return _place(asked) == _place(known)
+        return place(asked) == place(known)
     return math.isclose(asked, known)
-
-
-def _place(place: float | str) -> str:
-    return place if isinstance(place, str) else f"{place:g}"
 
 
 def _places(selection: Selection) -> str:

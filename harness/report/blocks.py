@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from textwrap import shorten
 
-from harness.report.curves import curve_table, matrix_table
+from harness.report.curves import TABLES
 from harness.report.grouping import IN_WORDS, Group, Row, group
 from harness.report.layout import Column
 from harness.report.legend import legend
@@ -12,7 +12,7 @@ from harness.report.numbers import count, spread, with_error
 from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
 from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim, in_ascii
-from harness.schema import Curve, Matrix, Record, Scalar
+from harness.schema import Record, Scalar
 from harness.statistics import FEW_SEEDS, current, name_seeds, summarise
 from harness.suites import Suite
 
@@ -91,10 +91,8 @@ def _group(group: Group, ascii: bool) -> list[Block]:
     blocks: list[Block] = [Heading(f"{group.probe} on {group.task}, {_when(group)}")]
     if group.measured:
         blocks.append(_summary_table(group))
-    blocks += [curve_table(name, group.measured, ascii=ascii) for name in group.names(Curve)]
-    blocks += [
-        matrix_table(name, row) for name in group.names(Matrix) for row in group.measured if row.find(Matrix, name)
-    ]
+    for kind, tables in TABLES.items():
+        blocks += [table for name in group.names(kind) for table in tables(name, group.measured, ascii)]
     if missing := _not_measured(group.rows):
         blocks += [Paragraph("Not measured:"), Items(missing)]
     return blocks
@@ -118,12 +116,11 @@ def _summary_table(group: Group) -> Table:
     if not all(row.once for row in rows):
         columns.append(Column("seeds", [_seeds(row) for row in rows]))
     scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
-    with_words = [name for name, found in scalars.items() if any(s.verdict for each in found for s in each)]
     for name, found in scalars.items():
         unit = next(s.unit for each in found for s in each)
         numbers = [_number(row, each) for row, each in zip(rows, found, strict=True)]
         columns.append(Column(f"{name} ({unit})" if unit else name, numbers))
-        if name in with_words:
+        if any(s.verdict for each in found for s in each):
             columns.append(Column("verdict", [_words(each) for each in found], "text"))
     warning = f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."
     # a pretrained model has no seed of its own: another one only draws other examples

@@ -1,15 +1,15 @@
-"""Tables of curves and matrices over seeds."""
+"""Tables of measurements over seeds: those of every kind but the single number, which stands in a summary."""
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from harness.measurements import Curve, Entry, Matrix, Measured, place
 from harness.report.grouping import Row
 from harness.report.layout import Column
-from harness.report.numbers import count, known_error, number, place
+from harness.report.numbers import count, known_error, number
 from harness.report.sparkline import bounds, sparkline
 from harness.report.writers import Table
-from harness.schema import Curve, Matrix
 from harness.statistics import Summary, summarise
 
 Key = tuple[float | str, int]
@@ -22,39 +22,32 @@ MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
 
 
-def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
-    """A column for each place; for each model its median, and the lowest and highest seed where they differ; for one
-    that was measured once its standard error instead."""
+def curve_tables(name: str, rows: list[Row], ascii: bool) -> list[Table]:
+    """One, with a column for each place; for each model its median, and the lowest and highest seed where they differ;
+    for one that was measured once its standard error instead."""
     found = [(row, row.find(Curve, name)) for row in rows]
     found = [(row, curves) for row, curves in found if curves]
     first = found[0][1][0]
-    every = [curve for _, curves in found for curve in curves]
-    keys = _keys(every)
-    places = [x for x, _ in keys]
-    beyond = {x for c in every for x, inside in zip(c.x, c.inside or [True] * len(c.x), strict=True) if not inside}
+    every = _by_key([curve for _, curves in found for curve in curves])
+    places = [x for x, _ in every]
+    beyond = {entry.x for entries in every.values() for entry in entries if entry.inside is False}
 
-    labels: list[str] = []
-    which: list[str] = []
-    cells: list[list[str]] = []
-    shapes: list[str] = []
-    notes = ["* beyond the trained range"] if beyond else []
-    summaries = [_by_key(curves, keys) for _, curves in found]
+    entries = [[own.get(key, []) for key in every] for own in (_by_key(curves) for _, curves in found)]
+    summaries = [[summarise(entry.value for entry in each) for each in line] for line in entries]
     log = first.scale == "log"
     low, high = bounds((s.median for each in summaries for s in each), log=log)
     if first.unit == "share":
         low, high = low if log else min(0.0, low), max(1.0, high)
-    for (row, curves), each in zip(found, summaries, strict=True):
-        labels.append(row.marked)
-        which.append("once" if row.once else "median" if len(curves) > 1 else "1 seed")
-        cells.append([_cell(s) for s in each])
-        shapes.append(sparkline([s.median for s in each], low, high, log=log, ascii=ascii))
-        for word, line in _below(row, curves, keys, each, first.unit):
-            if any(line):
-                labels.append("")
-                which.append(word)
-                cells.append(line)
-                shapes.append("")
+    lines: list[tuple[str, str, list[str], str]] = []
+    notes = ["* beyond the trained range"] if beyond else []
+    for (row, curves), measured, each in zip(found, entries, summaries, strict=True):
+        word = "once" if row.once else "median" if len(curves) > 1 else "1 seed"
+        shape = sparkline([s.median for s in each], low, high, log=log, ascii=ascii)
+        lines.append((row.marked, word, [_cell(s) for s in each], shape))
+        below = _below(row.once, measured, each, first.unit)
+        lines += [("", *line, "") for line in below if any(line[1])]
         notes += _nan_notes(row.label, each, places)
+    labels, which, cells, shapes = map(list, zip(*lines, strict=True))
     columns = [Column("model", labels, "label")]
     if set(BELOW) & set(which):
         columns.append(Column("seeds", which, "label"))
@@ -63,46 +56,33 @@ def curve_table(name: str, rows: list[Row], *, ascii: bool = False) -> Table:
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
-    return Table(columns, _title(name, first.y_label, first.unit, first.x_label), notes)
+    return [Table(columns, _title(name, first.y_label, first.unit, first.x_label), notes)]
 
 
 def _below(
-    row: Row, curves: list[Curve], keys: list[Key], summaries: list[Summary], unit: str
+    once: bool, entries: list[list[Entry]], summaries: list[Summary], unit: str
 ) -> Iterator[tuple[str, list[str]]]:
     """The lines under the medians, each with its word, blank where they would say nothing new."""
-    if row.once:
-        errors: dict[Key, list[float]] = {key: [] for key in keys}
-        for curve in curves:
-            for key, error in zip(_own_keys(curve), curve.standard_errors or [], strict=False):
-                errors[key].append(error)
-        known = [known_error(summary, errors[key]) for key, summary in zip(keys, summaries, strict=True)]
+    if once:
+        errors = [[entry.standard_error for entry in each] for each in entries]
+        known = [known_error(summary, each) for summary, each in zip(summaries, errors, strict=True)]
         yield "±", ["" if math.isnan(error) else number(error) for error in known]
     for word, values in (("min", [s.minimum for s in summaries]), ("max", [s.maximum for s in summaries])):
         pairs = zip(values, summaries, strict=True)
         yield word, [number(v) if _visible(v, s.median, unit) else "" for v, s in pairs]
 
 
-def _keys(curves: list[Curve]) -> list[Key]:
-    """Every place on the axis: numbers in order, names as they come."""
-    keys = list(dict.fromkeys(key for curve in curves for key in _own_keys(curve)))
-    return keys if any(isinstance(x, str) for x, _ in keys) else sorted(keys, key=lambda key: float(key[0]))
-
-
-def _own_keys(curve: Curve) -> list[Key]:
-    seen: Counter[float | str] = Counter()
-    keys: list[Key] = []
-    for x in curve.x:
-        keys.append((x, seen[x]))
-        seen[x] += 1
-    return keys
-
-
-def _by_key(curves: list[Curve], keys: list[Key]) -> list[Summary]:
-    values: dict[Key, list[float]] = {key: [] for key in keys}
+def _by_key(curves: list[Curve]) -> dict[Key, list[Entry]]:
+    """The numbers at every place on the axis: numbers in order, names as they come."""
+    found: dict[Key, list[Entry]] = {}
     for curve in curves:
-        for key, y in zip(_own_keys(curve), curve.y, strict=True):
-            values[key].append(y)
-    return [summarise(values[key]) for key in keys]
+        seen: Counter[float | str] = Counter()
+        places: Sequence[float | str] = curve.x
+        for x, entry in zip(places, curve.entries(), strict=True):
+            found.setdefault((x, seen[x]), []).append(entry)
+            seen[x] += 1
+    named = any(isinstance(x, str) for x, _ in found)
+    return found if named else dict(sorted(found.items(), key=lambda item: float(item[0][0])))
 
 
 def _cell(summary: Summary) -> str:
@@ -122,7 +102,12 @@ def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) 
     return [f"{label}: some seeds are NaN at {', '.join(at[:5])}{more}; the numbers are of the others"]
 
 
-def matrix_table(name: str, row: Row) -> Table:
+def matrix_tables(name: str, rows: list[Row], ascii: bool) -> list[Table]:
+    """One for each model."""
+    return [_matrix_table(name, row) for row in rows if row.find(Matrix, name)]
+
+
+def _matrix_table(name: str, row: Row) -> Table:
     """The median over seeds of one model's matrix, and where its seeds differ most."""
     found = row.find(Matrix, name)
     first = found[0]
@@ -158,3 +143,10 @@ def _title(name: str, what: str, unit: str, axis: str) -> str:
     """`accuracy (share) by distance (tokens)`; what is said twice is said once, an axis without a name not at all."""
     text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
     return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''}{f' by {axis}' if axis else ''}"
+
+
+TABLES: dict[type[Measured], Callable[[str, list[Row], bool], list[Table]]] = {
+    Curve: curve_tables,
+    Matrix: matrix_tables,
+}
+"""Of each kind, in this order: from the name of a measurement, the rows of a group, and whether to draw in ASCII."""

@@ -2,11 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from harness.report.grouping import names
-from harness.schema import Measurement, Record, Training
+from harness.schema import Record, Training
 from harness.statistics import current, identity
 
 COLUMNS = (
@@ -89,26 +89,8 @@ def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
             yield cell
         for measurement in record.measurements:
             common = cell | {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
-            for numbers in _numbers(measurement):
-                yield common | numbers
-
-
-def _numbers(measurement: Measurement) -> Iterator[dict[str, Any]]:
-    if measurement.kind == "scalar":
-        yield {
-            "value": measurement.value,
-            "standard_error": measurement.standard_error,
-            "verdict": measurement.verdict,
-        }
-    elif measurement.kind == "curve":
-        flags: Sequence[bool | None] = measurement.inside or [None] * len(measurement.x)
-        errors: Sequence[float | None] = measurement.standard_errors or [None] * len(measurement.x)
-        for x, y, error, inside in zip(measurement.x, measurement.y, errors, flags, strict=True):
-            yield {"x": x, "value": y, "standard_error": error, "inside": inside}
-    else:
-        for row, values in zip(measurement.rows, measurement.values, strict=True):
-            for column, value in zip(measurement.columns, values, strict=True):
-                yield {"row": row, "column": column, "value": value}
+            for entry in measurement.entries():
+                yield common | entry._asdict()
 
 
 def to_csv(records: Iterable[Record]) -> str:

@@ -8,12 +8,13 @@ from itertools import count, islice
 from typing import TypeVar
 
 from harness.claims import matches
+from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
-from harness.schema import Curve, Matrix, PluginUse, Record, Scalar, Training
+from harness.schema import PluginUse, Record, Training
 from harness.statistics import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
 
-M = TypeVar("M", Scalar, Curve, Matrix)
+M = TypeVar("M", bound=Measured)
 
 MARK = "!"
 """Behind the label of a model that there are warnings about."""

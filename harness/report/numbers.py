@@ -46,11 +46,6 @@ def known_error(summary: Summary, errors: Sequence[float | None]) -> float:
     return max(known) if known and summary.minimum == summary.maximum and not summary.nan else math.nan
 
 
-def place(x: float | str) -> str:
-    """A place on an axis, as a column header."""
-    return x if isinstance(x, str) else f"{x:g}"
-
-
 def count(n: int, word: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.claims import Verdict, judge
+from harness.measurements import place
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
-from harness.report.numbers import number, place, spread
+from harness.report.numbers import number, spread
 from harness.report.writers import Block, Heading, Paragraph, Table
 from harness.schema import Record
 from harness.statistics import summarise

@@ -9,7 +9,6 @@ from torch import nn
 from harness.contracts import Skip, Subject, Task, seeded
 from harness.isolation import random_state_restored
 from harness.needs import unmet
-from harness.schema import Curve, Matrix, Scalar
 from harness.suites import Request
 from harness.targets import Target
 from harness.testing.places import place
@@ -84,16 +83,6 @@ def same_value(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return one.shape == other.shape and torch.equal(one, other)
     return bool(one is other or (not isinstance(one, torch.Tensor) and one == other))
-
-
-def numbers_of(measurement: Scalar | Curve | Matrix) -> list[float]:
-    match measurement:
-        case Scalar():
-            return [measurement.value]
-        case Curve():
-            return measurement.y
-        case Matrix():
-            return [value for row in measurement.values for value in row]
 
 
 def poor_subjects() -> list[tuple[str, nn.Module, Task]]:

@@ -8,9 +8,9 @@ from torch import nn
 
 from harness.contracts import Skip, Task
 from harness.errors import did_you_mean
+from harness.measurements import ANY, KINDS
 from harness.needs import NEEDS
 from harness.registry import describe, place_of_error
-from harness.schema import Curve, Matrix, Scalar
 from harness.testing.checks import (
     Check,
     Checker,
@@ -23,7 +23,7 @@ from harness.testing.checks import (
     states_that_differ,
 )
 from harness.testing.plugins import ARGUMENTS, Plugin, as_target
-from harness.testing.probe_case import ProbeCase, model_state, numbers_of, poor_subjects, same_value
+from harness.testing.probe_case import ProbeCase, model_state, poor_subjects, same_value
 from harness.vocabulary import Stage
 
 
@@ -77,9 +77,9 @@ def measures(case: ProbeCase) -> str:
         if not found:
             raise Failed(f"at the stage {stage!r} it gives nothing; raise Skip with the reason instead", case.where)
         for measurement in found:
-            if not isinstance(measurement, Scalar | Curve | Matrix):
-                raise Failed(f"it gave {measurement!r:.60}; yield Scalar, Curve or Matrix", case.where)
-        if not any(math.isfinite(number) for measurement in found for number in numbers_of(measurement)):
+            if not isinstance(measurement, KINDS):
+                raise Failed(f"it gave {measurement!r:.60}; yield {ANY}", case.where)
+        if not any(math.isfinite(entry.value) for measurement in found for entry in measurement.entries()):
             raise Failed(f"at the stage {stage!r} none of its numbers is finite", case.where)
     return ", ".join(measurement.name for measurement in found)
 
@@ -96,12 +96,8 @@ def labels(case: ProbeCase) -> str:
             raise Failed(f"the name {name!r} is empty or has blanks at its ends, or one of / | , :", case.where)
         if measurement.unit != measurement.unit.strip():
             raise Failed(f"the unit of {name!r} is {measurement.unit!r}, with blanks", case.where)
-        if isinstance(measurement, Curve) and not (measurement.x_label.strip() and measurement.y_label.strip()):
-            raise Failed(f"the curve {name!r} has an empty x_label or y_label", case.where)
-        if isinstance(measurement, Matrix) and not (measurement.row_label + measurement.column_label).strip():
-            raise Failed(f"the matrix {name!r} says neither what its rows nor what its columns are", case.where)
-        if isinstance(measurement, Curve) and not measurement.x:
-            raise Failed(f"the curve {name!r} has no points", case.where)
+        if missing := measurement.unlabelled():
+            raise Failed(missing, case.where)
     if not any(measurement.headline for measurement in found):
         raise Failed("no measurement is a headline, so that summary tables show nothing of it", case.where)
     return ", ".join(f"{measurement.name} [{measurement.unit or 'a number'}]" for measurement in found)
@@ -155,7 +151,7 @@ def repeatable(case: ProbeCase) -> None:
     if [m.name for m in first] != [m.name for m in second]:
         raise Failed("it gives other measurements the second time", case.where)
     for one, other in zip(first, second, strict=True):
-        pairs = zip(numbers_of(one), numbers_of(other), strict=False)
+        pairs = ((a.value, b.value) for a, b in zip(one.entries(), other.entries(), strict=False))
         if not all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs):
             raise Failed(f"{one.name!r} has other numbers the second time", case.where)
 
@@ -197,7 +193,7 @@ PROBE_CHECKS: tuple[Check, ...] = (
         "measures",
         asks="it yields measurements",
         means="its cells fail, or are empty",
-        fix="yield Scalar, Curve or Matrix (from harness); raise Skip(reason) where nothing can be measured",
+        fix=f"yield {ANY} (from harness); raise Skip(reason) where nothing can be measured",
         run=measures,
         after=("declares",),
     ),

@@ -17,8 +17,8 @@ MATTERS = 0.25
 """A cut matters if it takes this share of the way from a perfect score to chance."""
 
 NEAR_CHANCE = 0.2
-"""What a cut leaves is at chance if it is within this share of that way, above or below: a wrong answer of eight, which is
-0.14 of the way below it, is no sign yet that the model follows something else."""
+"""What a cut leaves is at chance if it is within this share of that way, above or below: a wrong answer of eight, 0.14
+of the way below it, is no sign yet that the model follows something else."""
 
 APART = "not to be told apart from the cue"
 RELIES = (
