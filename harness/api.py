@@ -12,7 +12,7 @@ from harness.plan import Plan, Planned, make_plan
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results, called
-from harness.schema import Record
+from harness.schema import Cell, PluginUse, Record
 from harness.store import RunDirectory
 from harness.suites import Suite, Ways
 from harness.targets import is_given
@@ -112,7 +112,7 @@ def execute(
     records: dict[str, Record] = {}
     unfinished = []
     for planned in plan.trials:
-        known = {cell.id: record for cell in planned.cells if (record := store.read_record(cell.id))}
+        known = {cell.id: record for cell in planned.cells if (record := _read(store, cell))}
         done = {cell: record for cell, record in known.items() if record.status != "failed"}
         records |= done
         if left := [cell for cell in planned.cells if cell.id not in done]:
@@ -124,6 +124,24 @@ def execute(
                 default_registry().notify("harness_record_written", record=record)
     ordered = tuple(records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(called(ordered, plan.suite), out, plan.suite)
+
+
+def _read(store: RunDirectory, cell: Cell) -> Record | None:
+    """The record of a cell, with the files of its plugins where they are now: they may have been moved since it was
+    written, and reports tell plugins of one name apart by their places."""
+    record = store.read_record(cell.id)
+    if record is None:
+        return None
+    moved: dict[str, PluginUse] = {}
+    for kind, use in (("model", cell.trial.model), ("task", cell.trial.task), ("probe", cell.probe)):
+        then: PluginUse = getattr(record, kind)
+        now = then.model_copy(update={"name": use.name, "label": use.label, "target": use.target})
+        if use.file and now != then:
+            moved[kind] = now
+    if moved:
+        record = record.model_copy(update=moved)
+        store.write_record(record)
+    return record
 
 
 def _check_workers(plan: Plan) -> None:

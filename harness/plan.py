@@ -14,6 +14,7 @@ from harness import __version__
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
+from harness.sources import read_anew
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
@@ -52,8 +53,12 @@ class _Resolved:
 
     @cached_property
     def key(self) -> str:
-        """Equal exactly if the same code with the same arguments was asked for."""
-        return canonical(self.use.model_dump(mode="json", exclude={"label", "alias"}))
+        """Equal exactly if the same code with the same arguments was asked for, wherever its file is."""
+        use = self.use.model_dump(mode="json", exclude={"label", "alias"})
+        if self.use.file and self.use.digest:
+            del use["name"]
+            use["target"] = f"{self.use.file.name}:{self.use.target.rpartition(':')[2]}"
+        return canonical(use)
 
     @cached_property
     def pretrained(self) -> bool:
@@ -106,6 +111,7 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    read_anew()
     resolver = _Resolver(registry, suite)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}

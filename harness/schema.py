@@ -6,6 +6,7 @@ reader takes, and come back as floats.
 
 import math
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -165,6 +166,12 @@ class PluginUse(Strict):
     def called(self) -> str:
         """The alias, or else the label."""
         return self.alias or self.label
+
+    @property
+    def file(self) -> Path | None:
+        """The file that was asked for, for a plugin in a file of no package."""
+        place = self.target.rpartition(":")[0]
+        return Path(place) if place.endswith(".py") and not self.distribution else None
 
 
 class ModelUse(PluginUse):
