@@ -1,6 +1,5 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -10,11 +9,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from harness import __version__
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
-from harness.sources import read_anew
+from harness.sources import code_digest, read_anew
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
@@ -310,11 +308,10 @@ def _training_key(training: Training) -> str:
 
 @cache
 def core_digest() -> str:
-    """Version of the harness and digest of its own code that decides what is measured."""
-    digest = hashlib.sha256(__version__.encode())
-    for path in deciding_files():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    """Digest of the harness's own code that decides what is measured. Neither its version counts nor the wording of
+    messages and docstrings, so that results are kept unless numbers may have changed. It is taken from the code itself,
+    and not declared, so that nobody can forget it; what is rewritten without another result is measured again."""
+    return code_digest(deciding_files())
 
 
 def deciding_files() -> list[Path]:

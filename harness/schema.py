@@ -280,7 +280,7 @@ class Provenance(Strict):
     harness: str
     """Version of the harness."""
     core: str = ""
-    """Digest of the harness's own code that decides results."""
+    """Digest of the harness's own code that decides results, without its messages and docstrings."""
     python: str
     torch: str
     platform: str

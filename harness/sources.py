@@ -8,7 +8,7 @@ import linecache
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -158,6 +158,30 @@ def _imports(source: bytes, package: str) -> set[str]:
         elif isinstance(node, ast.Call):
             names.add(imported_by(node))
     return {name for name in names if name and "*" not in name}
+
+
+def code_digest(files: Iterable[Path]) -> str:
+    """Digest of what files do, whatever they say: layout, comments, docstrings and what errors are raised with count
+    for nothing, and everything else does. The same for every version of Python that reads them."""
+    code = [_code(ast.parse(file.read_bytes())) for file in files]
+    return hashlib.sha256(repr(code).encode()).hexdigest()[:16]
+
+
+def _code(node: object) -> object:
+    """A syntax tree as plain data. Versions of Python differ in the empty fields that a node has."""
+    if isinstance(node, list):
+        return [_code(each) for each in node if not _is_text(each)]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return "Raise", _code(node.exc.func)
+    return type(node).__name__, [(k, _code(v)) for k, v in ast.iter_fields(node) if v is not None and v != []]
+
+
+def _is_text(node: object) -> bool:
+    """Whether it is a string that is a statement: a docstring."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def object_digest(code: type | FunctionType) -> str:
