@@ -63,8 +63,5 @@ def load_planned(registry: Registry, kind: str, use: PluginUse) -> Target:
     """
     target = load_use(registry, kind, use)
     if target.resolve(Request(name=use.name, arguments=use.arguments)).digest != use.digest:
-        raise PluginError(
-            f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again "
-            "(in a notebook, restart the kernel)"
-        )
+        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")
     return target

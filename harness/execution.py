@@ -11,7 +11,7 @@ from harness.errors import RequestError
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
-from harness.schema import Record
+from harness.schema import Cell, PluginUse, Record
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.targets import is_given
@@ -83,8 +83,25 @@ class Execution:
     @cached_property
     def measured(self) -> dict[str, Record]:
         """The records that are there, failed ones left out."""
-        found = (self.store.read_record(cell.id) for cell in self.plan.cells)
+        found = (self._read(cell) for cell in self.plan.cells)
         return {record.id: record for record in found if record and record.status != "failed"}
+
+    def _read(self, cell: Cell) -> Record | None:
+        """The record of a cell, with the files of its plugins where they are now: they may have been moved since it was
+        written, and reports tell plugins of one name apart by their places."""
+        record = self.store.read_record(cell.id)
+        if record is None:
+            return None
+        moved: dict[str, PluginUse] = {}
+        for kind, use in (("model", cell.trial.model), ("task", cell.trial.task), ("probe", cell.probe)):
+            then: PluginUse = getattr(record, kind)
+            now = then.model_copy(update={"name": use.name, "label": use.label, "target": use.target})
+            if use.file and now != then:
+                moved[kind] = now
+        if moved:
+            record = record.model_copy(update=moved)
+            self.store.write_record(record)
+        return record
 
     @property
     def unfinished(self) -> list[Planned]:

@@ -1,6 +1,5 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -10,10 +9,10 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from harness import __version__
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
+from harness.sources import code_digest, read_anew
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import PLAIN_DATA, Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
@@ -52,8 +51,12 @@ class _Resolved:
 
     @cached_property
     def key(self) -> str:
-        """Equal exactly if the same code with the same arguments was asked for."""
-        return canonical(self.use.model_dump(mode="json", exclude={"label", "alias"}))
+        """Equal exactly if the same code with the same arguments was asked for, wherever its file is."""
+        use = self.use.model_dump(mode="json", exclude={"label", "alias"})
+        if self.use.file and self.use.digest:
+            del use["name"]
+            use["target"] = f"{self.use.file.name}:{self.use.target.rpartition(':')[2]}"
+        return canonical(use)
 
     @cached_property
     def pretrained(self) -> bool:
@@ -106,6 +109,7 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    read_anew()
     resolver = _Resolver(registry, suite)
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
@@ -302,11 +306,10 @@ def _training_key(training: Training) -> str:
 
 @cache
 def core_digest() -> str:
-    """Version of the harness and digest of its own code that decides what is measured."""
-    digest = hashlib.sha256(__version__.encode())
-    for path in deciding_files():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    """Digest of the harness's own code that decides what is measured. Neither its version counts nor the wording of
+    messages and docstrings, so that results are kept unless numbers may have changed. It is taken from the code itself,
+    and not declared, so that nobody can forget it; what is rewritten without another result is measured again."""
+    return code_digest(deciding_files())
 
 
 def deciding_files() -> list[Path]:

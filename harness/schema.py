@@ -5,6 +5,7 @@ reader takes, and come back as floats.
 """
 
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -59,6 +60,12 @@ class PluginUse(Strict):
     def called(self) -> str:
         """The alias, or else the label."""
         return self.alias or self.label
+
+    @property
+    def file(self) -> Path | None:
+        """The file that was asked for, for a plugin in a file of no package."""
+        place = self.target.rpartition(":")[0]
+        return Path(place) if place.endswith(".py") and not self.distribution else None
 
 
 class ModelUse(PluginUse):
@@ -167,7 +174,7 @@ class Provenance(Strict):
     harness: str
     """Version of the harness."""
     core: str = ""
-    """Digest of the harness's own code that decides results."""
+    """Digest of the harness's own code that decides results, without its messages and docstrings."""
     python: str
     torch: str
     platform: str

@@ -1,7 +1,6 @@
-"""Where code comes from: files that belong to no package; fingerprints, so that what has changed is measured anew."""
+"""Fingerprints of code, so that what has changed is measured anew, and what has not is not."""
 
 import ast
-import builtins
 import hashlib
 import importlib.util
 import inspect
@@ -9,131 +8,141 @@ import linecache
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+
+from harness.errors import RequestError
+from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
 
 STDLIB = sysconfig.get_path("stdlib")
-FILE_PREFIX = "harness_file_"
-"""Modules that were loaded from a path, not imported by name, have names of ours that begin like this."""
 
 
-def module_from_file(path: Path) -> ModuleType:
-    """The module in a file, with the imports of its neighbours that a script would have, at once or later.
+@dataclass(eq=False)
+class _Place:
+    """Where modules that belong together are: a package, or a folder of files that belong to none."""
 
-    Every folder is a package under a name of its own, so that files of two folders can each have their `layers.py`.
+    top: str
+    """The package's name; "" for a folder."""
+    home: Path
+    texts: Texts = field(default_factory=Texts)
+    folder: Folder | None = None
+    specs: dict[Path, ModuleSpec] = field(default_factory=dict)
+    """Of a package's modules as they were imported when they were read. Another import of them has another."""
+    edited: Path | None = None
+    """A file that is not what was imported."""
+
+
+_packages: dict[str, _Place] = {}
+"""By name: packages are read once in a process, as they are imported once."""
+
+_digests: dict[str, tuple[str, list[_Place]]] = {}
+"""By module, with the packages that have a part in it."""
+
+
+def read_anew() -> None:
+    """From now on code is what it is now: edited files of no package are loaded again when somebody asks for them.
+
+    For the beginning of a run, during which its code stays what it is. A package is read again only if it was imported
+    again (by `importlib.reload` or IPython's autoreload), since others may hold what it was.
     """
-    package = ModuleType(f"{FILE_PREFIX}{hashlib.sha256(str(path.parent).encode()).hexdigest()[:12]}")
-    package.__path__ = [str(path.parent)]
-    sys.modules.setdefault(package.__name__, package)
-    if not any(isinstance(finder, _Neighbours) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Neighbours())
-    name = f"{package.__name__}.{path.stem}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path, loader=_Loader(name, str(path)))
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses and pickling look modules up by name
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
+    forget_edited()
+    _digests.clear()
+    specs = _specs()
+    for name, place in [*_packages.items()]:
+        edited = place.texts.edited()
+        held = [path for path in edited if path in specs and specs[path] is place.specs.get(path, specs[path])]
+        place.edited = held[0] if held else None
+        if edited and not held:
+            del _packages[name]
 
 
-class _Neighbours(MetaPathFinder):
-    """Finds the modules beside a file that was loaded from a path."""
-
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not fullname.startswith(FILE_PREFIX):
-            return None
-        spec = PathFinder.find_spec(fullname, path)
-        if spec is not None and spec.origin is not None and isinstance(spec.loader, SourceFileLoader):
-            spec.loader = _Loader(fullname, spec.origin)
-        return spec
-
-
-class _Loader(SourceFileLoader):
-    """Gives a module an `import` that knows its neighbours."""
-
-    def exec_module(self, module: ModuleType) -> None:
-        package = module.__name__.partition(".")[0]
-        vars(module)["__builtins__"] = {**vars(builtins), "__import__": partial(_import, package)}
-        super().exec_module(module)
-
-
-def _import(
-    package: str,
-    name: str,
-    globals: Mapping[str, object] | None = None,
-    locals: Mapping[str, object] | None = None,
-    fromlist: Sequence[str] | None = (),
-    level: int = 0,
-) -> Any:
-    """What `import` and `from ... import` call, with the neighbours first."""
-    top = name.partition(".")[0]
-    if level or not _is_neighbour(package, top):
-        return builtins.__import__(name, globals, locals, fromlist or (), level)
-    found = builtins.__import__(f"{package}.{name}", globals, locals, fromlist or (), 0)
-    return found if fromlist else sys.modules[f"{package}.{top}"]
-
-
-@cache
-def _is_neighbour(package: str, name: str) -> bool:
-    """Whether a name means the module in the folder: not if it is Python's or ours, or found there anyway."""
-    if name in sys.stdlib_module_names or name == __package__:
-        return False
-    beside = PathFinder.find_spec(name, sys.modules[package].__path__)
-    if beside is None:
-        return False
-    try:
-        elsewhere = importlib.util.find_spec(name)
-    except ValueError:  # a module that was made by hand
-        elsewhere = None
-    return elsewhere is None or beside.origin not in (None, elsewhere.origin)
+def _specs() -> dict[Path, ModuleSpec]:
+    """Of all imported modules, by file."""
+    specs = [getattr(module, "__spec__", None) for module in [*sys.modules.values()]]
+    return {Path(spec.origin): spec for spec in specs if isinstance(spec, ModuleSpec) and spec.origin}
 
 
 def source_digest(module: ModuleType) -> str:
     """Digest of a module's source and of every module of its own package (or folder, for a file) that it imports,
-    directly or not, at once or later. Cached for the life of the process, since the imported code does not change."""
-    return _source_digest(module.__name__)
+    directly or not, at once or later.
+
+    Raises:
+        RequestError: a part of it was edited since this process imported it, so that nobody knows what runs.
+    """
+    name = module.__name__
+    if name not in _digests:
+        _digests[name] = _source_digest(name, Path(getattr(module, "__file__", None) or ""))
+    digest, places = _digests[name]
+    if edited := next((place.edited for place in places if place.edited), None):
+        raise RequestError(
+            f"{str(edited)!r} has changed since it was imported; start Python again (in a notebook, restart the "
+            "kernel) to measure what it is now"
+        )
+    return digest
 
 
-@cache
-def _source_digest(name: str) -> str:
-    found: dict[str, bytes] = {}
-    path = Path(getattr(sys.modules[name], "__file__", None) or "")
+def _source_digest(name: str, path: Path) -> tuple[str, list[_Place]]:
     top = name.partition(".")[0]
-    if name.startswith(FILE_PREFIX):
-        _collect("", path.parent, path, "", found)
-    elif hasattr(sys.modules[top], "__path__"):
-        _collect(top, Path(sys.modules[top].__path__[0]), path, name, found)
+    found: dict[str, bytes] = {}
+    places: list[_Place] = []
+    if folder := folder_of(name):
+        _collect(_Place("", folder.home, folder.texts, folder), path, "", found, places)
+    elif path.suffix == ".py":
+        _collect(_package(top, path), path, name, found, places)
     else:
         found[path.name] = path.read_bytes() if path.is_file() else b""
     digest = hashlib.sha256()
     for key in sorted(found):
         digest.update(key.encode() + b"\0" + found[key] + b"\0")
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()[:16], places
 
 
-def _collect(top: str, home: Path, path: Path, name: str, found: dict[str, bytes]) -> None:
-    """Read a module and, from `home`, what it imports; nothing is executed to find out."""
-    key = path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
-    if key in found or path.suffix != ".py" or not path.is_file():
+def _package(name: str, path: Path) -> _Place:
+    """The package of that name, or the module of that name in a file that is in no package."""
+    if name not in _packages:
+        homes = getattr(sys.modules.get(name), "__path__", [path.parent])
+        _packages[name] = _Place(name, Path(homes[0]))
+    _packages[name].specs = _specs() | _packages[name].specs
+    return _packages[name]
+
+
+def _collect(place: _Place, path: Path, name: str, found: dict[str, bytes], places: list[_Place]) -> None:
+    """Read a module and, from its place, what it imports; nothing is executed to find out."""
+    inner = path.relative_to(place.home).as_posix() if path.is_relative_to(place.home) else path.name
+    key = f"{place.top}/{inner}"
+    text = place.texts(path)
+    if text is None or key in found:
         return
-    found[key] = path.read_bytes()
+    found[key] = text
+    if place.top and place not in places:
+        places.append(place)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for imported in _imports(found[key], package):
-        if not top or imported == top or imported.startswith(f"{top}."):
-            parts = imported.split(".")[1 if top else 0 :]
-            for candidate in (home.joinpath(*parts).with_suffix(".py"), home.joinpath(*parts, "__init__.py")):
-                _collect(top, home, candidate, imported, found)
+    for imported in _imports(text, package):
+        for where, file in _files(place, imported):
+            _collect(where, file, imported, found, places)
+
+
+def _files(place: _Place, imported: str) -> Iterator[tuple[_Place, Path]]:
+    """The files in which a module of that name would be, if it belongs to the place, or to a package that a folder
+    shares."""
+    top, *inner = imported.split(".")  # of a relative import in a folder the first is ""
+    folder = place.folder
+    if folder is None and top != place.top:
+        return
+    if folder is not None:
+        if folder.shares(top):
+            place = _package(top, place.home / top / "__init__.py")
+        elif not top or folder.owns(top):
+            inner = [top, *inner]
+        else:
+            place.texts(place.home / f"{top}.py")  # which may be there when the texts are read anew
+            return
+    for file in (place.home.joinpath(*inner).with_suffix(".py"), place.home.joinpath(*inner, "__init__.py")):
+        yield place, file
 
 
 def _imports(source: bytes, package: str) -> set[str]:
@@ -146,7 +155,33 @@ def _imports(source: bytes, package: str) -> set[str]:
             if node.level and package:
                 base = importlib.util.resolve_name("." * node.level + base, package)
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
+        elif isinstance(node, ast.Call):
+            names.add(imported_by(node))
     return {name for name in names if name and "*" not in name}
+
+
+def code_digest(files: Iterable[Path]) -> str:
+    """Digest of what files do, whatever they say: layout, comments, docstrings and what errors are raised with count
+    for nothing, and everything else does. The same for every version of Python that reads them."""
+    code = [_code(ast.parse(file.read_bytes())) for file in files]
+    return hashlib.sha256(repr(code).encode()).hexdigest()[:16]
+
+
+def _code(node: object) -> object:
+    """A syntax tree as plain data. Versions of Python differ in the empty fields that a node has."""
+    if isinstance(node, list):
+        return [_code(each) for each in node if not _is_text(each)]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return "Raise", _code(node.exc.func)
+    return type(node).__name__, [(k, _code(v)) for k, v in ast.iter_fields(node) if v is not None and v != []]
+
+
+def _is_text(node: object) -> bool:
+    """Whether it is a string that is a statement: a docstring."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def object_digest(code: type | FunctionType) -> str:

@@ -18,10 +18,11 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create
 from pydantic_core import PydanticSerializationError
 
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
+from harness.folders import module_from_file
 from harness.interrupts import import_torch
 from harness.registry import Entry, Origin, Registry, describe, plugin_error
 from harness.schema import PluginUse
-from harness.sources import file_digest, module_from_file, object_digest, source_digest, text_of
+from harness.sources import file_digest, object_digest, source_digest, text_of
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments
 
@@ -83,10 +84,9 @@ def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
         RequestError: its text cannot be found, or a plugin has its name.
     """
     path = f"{code.__module__}:{code.__qualname__}"
-    if getattr(sys.modules.get(code.__module__), code.__qualname__, None) is code and code.__module__ != "__main__":
-        imported = _targets.get(Entry(KINDS[kind](path, path), Origin("", "", "")))
-        if _importable(code.__module__) and (imported is None or imported.code is code):
-            return path
+    found = getattr(sys.modules.get(code.__module__), code.__qualname__, None) is code
+    if found and code.__module__ != "__main__" and _importable(code.__module__):
+        return path
     name = code.__name__
     if name == "<lambda>":
         raise RequestError(f"a {kind} needs a name for tables to show: write it with def instead of lambda")
@@ -220,6 +220,7 @@ def _keywords(values: BaseModel) -> dict[str, Any]:
 
 
 _targets: dict[Entry, Target] = {}
+"""As they were last loaded."""
 
 
 def load(entry: Entry) -> Target:
@@ -231,21 +232,22 @@ def load(entry: Entry) -> Target:
     """
     if isinstance(entry, Given):
         return Target(entry, entry.code)
-    if entry not in _targets:
-        place, _, attribute = entry.spec.target.rpartition(":")
-        import_torch()  # which the plugin imports
-        try:
-            module = _module_of(entry)
-            code = getattr(module, attribute, None)
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
-            fix = f"Try: python -c 'import {place}'" if not place.endswith(".py") else f"Try: python {place}"
-            raise plugin_error(entry, "being imported", error, fix) from error
-        if not callable(code):
-            raise (PluginError if entry.origin.distribution else RequestError)(_explain_target(entry, module, code))
-        _targets[entry] = Target(entry, code)
-    return _targets[entry]
+    place, _, attribute = entry.spec.target.rpartition(":")
+    import_torch()  # which the plugin imports
+    try:
+        module = _module_of(entry)
+        code = getattr(module, attribute, None)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        fix = f"Try: python -c 'import {place}'" if not place.endswith(".py") else f"Try: python {place}"
+        raise plugin_error(entry, "being imported", error, fix) from error
+    if not callable(code):
+        raise (PluginError if entry.origin.distribution else RequestError)(_explain_target(entry, module, code))
+    known = _targets.get(entry)
+    if known is None or known.code is not code:  # first loaded, or loaded anew
+        known = _targets[entry] = Target(entry, code)
+    return known
 
 
 def _explain_target(entry: Entry, module: ModuleType, found: Any) -> str:

@@ -1,5 +1,6 @@
 """Code that needs no package: a class in a file, its neighbours, its fingerprint, and what is said if it is missing."""
 
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,15 @@ class M:
         from neighbour import VALUE
         return neighbour.VALUE, VALUE
 """
+BY_NAME = """
+import importlib
+neighbour = importlib.import_module("neighbour")
+
+class M:
+    def value(self):
+        from importlib import import_module
+        return neighbour.VALUE, import_module("neighbour").VALUE
+"""
 RELATIVE = """
 class M:
     def value(self):
@@ -58,7 +68,7 @@ def value(path: str) -> Any:
     return target(f"{path}:M").build({}).value()
 
 
-@pytest.mark.parametrize("source", [EAGER, LATE, RELATIVE])
+@pytest.mark.parametrize("source", [EAGER, LATE, BY_NAME, RELATIVE])
 def test_a_file_imports_its_neighbours(files: Write, source: str) -> None:
     """At once or when it is called, as in a script; nothing of it is left for other code to import by accident."""
     files("VALUE = 5", "neighbour.py")
@@ -68,7 +78,7 @@ def test_a_file_imports_its_neighbours(files: Write, source: str) -> None:
     assert "neighbour" not in sys.modules
 
 
-@pytest.mark.parametrize("source", [EAGER, LATE])
+@pytest.mark.parametrize("source", [EAGER, LATE, BY_NAME])
 def test_files_of_two_folders_have_neighbours_of_one_name(files: Write, source: str) -> None:
     """Two versions of a model can be compared in one run, whichever was loaded or called first."""
     paths = []
@@ -91,6 +101,34 @@ def test_neighbours_have_neighbours(files: Write) -> None:
     files("FOUR = 4", "last.py")
     path = files("class M:\n    def value(self):\n        import neighbour as n\n        return n.all()", "plugin.py")
     assert value(path) == 9
+
+
+def test_every_way_to_import_gives_the_names_that_it_gives_in_a_script(files: Write) -> None:
+    """Inside a folder of the folder, with other names, several at once, and in a circle."""
+    files("import plugin\nimport parts.inner as inner\nSELF = plugin.HERE", "parts/circle.py")
+    files("VALUE = 2", "parts/inner.py")
+    files("VALUE = 1", "first.py")
+    source = """
+    HERE = 3
+    import math, first as one, parts.inner, parts.inner as two
+    from parts import circle, inner
+    import parts.circle
+    class M:
+        def value(self):
+            same = parts.inner is two is inner is circle.inner and parts.circle is circle
+            return one.VALUE, two.VALUE, circle.SELF, same, math.pi > 3
+    """
+    assert value(files(source, "plugin.py")) == (1, 2, 3, True, True)
+
+
+def test_objects_of_files_can_be_pickled(files: Write) -> None:
+    """Their classes are found by name."""
+    files("class Part: ...", "neighbour.py")
+    path = files("import neighbour\nclass M:\n    def __init__(self): self.part = neighbour.Part()", "plugin.py")
+    made = target(f"{path}:M").build({})
+    copied = pickle.loads(pickle.dumps(made))
+    assert type(copied) is type(made)
+    assert type(copied.part) is type(made.part)
 
 
 def test_a_neighbour_never_stands_in_for_python_or_the_harness(files: Write) -> None:
@@ -177,7 +215,14 @@ def test_the_digest_follows_the_source(files: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["import helper", "from helper import x", "from . import helper", "from .helper import x"]
+    "how",
+    [
+        "import helper",
+        "from helper import x",
+        "from . import helper",
+        "from .helper import x",
+        "importlib.import_module('helper')",
+    ],
 )
 def test_the_digest_sees_imports_that_come_later(files: Write, how: str) -> None:
     """An import inside a function counts before it has run, so that a digest does not depend on what ran before."""

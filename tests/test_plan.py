@@ -79,15 +79,59 @@ def test_ids_follow_every_core_file_that_decides_numbers() -> None:
     assert covered - computing == {"attention/__init__.py", "needs.py", "probing.py", "statistics.py"}
 
 
-def test_a_changed_core_file_has_another_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The content of the files counts."""
+CORE = '''
+"""A module."""
+
+RATE = 0.5
+"""How fast."""
+
+def step(x: float) -> float:
+    """One step."""
+    if x < 0:
+        raise ValueError(f"x is {x}; give more")
+    return x - RATE  # downhill
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("A module", "A small module", True),
+        ("How fast", "Very fast", True),
+        ("One step", "A step", True),
+        ("; give more", f", which is below 0{' ' * 50}; give {{abs(x)}}", True),
+        ('ValueError(f"x is {x}; give more")', 'ValueError(\n            "negative",\n        ) from None', True),
+        ("  # downhill", "", True),
+        ("RATE = 0.5", "RATE  =  0.50", True),
+        ("RATE = 0.5", "RATE = 0.25", False),
+        ("x - RATE", "x + RATE", False),
+        ("x < 0", "x <= 0", False),
+        ("ValueError", "Skip", False),
+        ("    return x", "        return x", False),
+        ("RATE = 0.5", 'RATE = "0.5"', False),
+        ("RATE = 0.5", "RATE = None", False),
+        ("x - RATE", "-RATE", False),
+    ],
+)
+def test_ids_follow_what_the_core_does_and_not_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, same: bool
+) -> None:
+    """A message or docstring that is worded better leaves all results valid; another number or step does not."""
     file = tmp_path / "training.py"
     monkeypatch.setattr("harness.plan.deciding_files", lambda: [file])
+    assert CORE.count(old) == 1
     digests = set()
-    for text in ("a = 1", "a = 2", "a = 1"):
+    for text in (CORE, CORE.replace(old, new), CORE):
         file.write_text(text, encoding="utf-8")
         digests.add(core_digest.__wrapped__())
-    assert len(digests) == 2
+    assert len(digests) == (1 if same else 2)
+
+
+def test_ids_have_the_digest_of_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that results of other code are not taken for those of this one."""
+    before = plan("lstm", seeds=1).cells[0].id
+    monkeypatch.setattr("harness.plan.core_digest", lambda: "another")
+    assert plan("lstm", seeds=1).cells[0].id != before
 
 
 def test_training_settings_have_an_order() -> None:

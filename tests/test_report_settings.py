@@ -158,3 +158,16 @@ def test_settings_fit_the_page(width: int) -> None:
         [*seeds(loss=1.0), *seeds(model="gpt", training={**settings, "batch_size": 8}, loss=2.0)], width=width
     )
     assert max(map(len, text.split("\n"))) <= width
+
+
+def with_torch(version: str, records: list[Record]) -> list[Record]:
+    return [r.model_copy(update={"provenance": r.provenance.model_copy(update={"torch": version})}) for r in records]
+
+
+def test_tables_show_the_versions_of_torch_if_there_are_several() -> None:
+    """Beside the rows, also if the seeds of one model have several; they stay the seeds of one model."""
+    old, new = seeds(model="lstm"), with_torch("2.14", [*seeds(model="gpt"), record(SCORE, model="lstm", seed=3)])
+    shown = table(document([*old, *new]), "score")
+    assert dict(zip(shown["model"], shown["torch"], strict=True)) == {"gpt": "2.14", "lstm": "2.13, 2.14"}
+    assert shown["seeds"] == ["3", "4"]
+    assert "torch" not in table(document(old), "score")

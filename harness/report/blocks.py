@@ -106,13 +106,18 @@ def _when(group: Group) -> str:
 
 
 def _summary_table(group: Group) -> Table:
-    """A row for each model: size, settings in which rows differ, seeds, and the single numbers with what they mean."""
+    """A row for each model: size, settings in which rows differ, seeds, and the single numbers with what they mean. And
+    the versions of torch, if there are several: ids do not have it, since an upgrade would train everything again for
+    numbers that mostly differ in their last digits, as they do between processors."""
     rows = group.measured
     columns = [
         Column("model", [row.marked for row in rows], "label"),
         Column("parameters", ["" if row.parameters is None else f"{row.parameters:,}" for row in rows]),
     ]
     columns += [Column(name, [row.conditions[name] for row in rows]) for name in rows[0].conditions]
+    versions = [sorted({record.provenance.torch for record in row.ok}) for row in rows]
+    if len({version for found in versions for version in found}) > 1:
+        columns.append(Column("torch", [", ".join(found) for found in versions], "text"))
     if not all(row.once for row in rows):
         columns.append(Column("seeds", [_seeds(row) for row in rows]))
     scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
