@@ -26,8 +26,7 @@ def build_task(registry: Registry, trial: Trial) -> Task:
     if target.wants("tokenizer"):
         model = load_planned(registry, "model", trial.model)
         with blame(trial.model, "giving its tokenizer"):
-            offered = getattr(model.code, "tokenizer", lambda **arguments: None)
-            supplied["tokenizer"] = offered(**trial.model.arguments)
+            supplied["tokenizer"] = model.says.tokenizer(**trial.model.arguments)
     with blame(trial.task, "being constructed"):
         task = target.build(trial.task.arguments, **supplied)
         if not isinstance(task, Task):
@@ -44,9 +43,8 @@ def build_model(registry: Registry, trial: Trial, interface: Interface) -> nn.Mo
         PluginError: the plugin raised; it is named.
     """
     target = load_planned(registry, "model", trial.model)
-    accepts = getattr(target.code, "accepts", ("tokens",))
-    if interface.input not in accepts:
-        raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(accepts)}")
+    if interface.input not in target.says.accepts:
+        raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(target.says.accepts)}")
     seed_everything("model", trial.seed)
     with blame(trial.model, "being constructed"):
         model = target.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)

@@ -26,12 +26,12 @@ def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
         "source": entry.spec.target,
     }
     if kind == "model":
-        facts["accepts"] = list(getattr(code, "accepts", ("tokens",)))
+        facts["accepts"] = list(target.says.accepts)
     if kind == "probe":
-        facts["needs"] = list(getattr(code, "needs", ()))
-        facts["stages"] = list(getattr(code, "stages", ("trained",)))
+        facts["needs"] = list(target.says.needs)
+        facts["stages"] = list(target.says.stages)
     if kind in ("model", "task"):
-        facts["training"] = dict(getattr(code, "recommended_training", {}))
+        facts["training"] = dict(target.says.recommended_training)
     if as_json:
         return json.dumps({"kind": kind, "name": name, **facts, "arguments": arguments}, indent=1, default=str)
     parts = [f"{kind} {name}: {facts.pop('summary')}".removesuffix(": ")]

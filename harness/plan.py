@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.registry import Registry, plugin_error
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
@@ -61,7 +62,7 @@ class _Resolved:
     @cached_property
     def pretrained(self) -> bool:
         """Whether it is a model that comes with its weights."""
-        return bool(self.attribute("pretrained", lambda **arguments: False)(**self.use.arguments))
+        return self.says.pretrained(**self.use.arguments)
 
     @cached_property
     def endless(self) -> bool:
@@ -73,8 +74,10 @@ class _Resolved:
         except Exception:
             return False
 
-    def attribute(self, name: str, default: Any) -> Any:
-        return getattr(self.target.code, name, default) if self.target else default
+    @property
+    def says(self) -> Capabilities:
+        """What the code says of itself; the defaults where it does not load."""
+        return self.target.says if self.target else Capabilities(None)
 
 
 class _Labels(NamedTuple):
@@ -117,7 +120,7 @@ def make_plan(
     for experiment in suite.experiments:
         probes = [resolver("probe", request) for request in experiment.probes]
         for model, task, settings in _ways(suite, experiment, resolver, training or {}):
-            same = model.pretrained and bool(task.attribute("fixed_data", False))
+            same = model.pretrained and task.says.fixed_data
             for seed in range(1 if same else suite.seeds):
                 trial = _trial(model, task, settings, seed, device)
                 entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
@@ -223,7 +226,7 @@ class _Resolver:
 
 
 def _stages(experiment: Experiment, probe: _Resolved, model: _Resolved) -> list[str]:
-    stages = probe.attribute("stages", ("trained",))
+    stages = probe.says.stages
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"probe {probe.use.name!r} looks at stages {unknown}; there are {', '.join(STAGES)}")
     if model.pretrained:  # it has one stage, whenever a probe looks
@@ -233,17 +236,16 @@ def _stages(experiment: Experiment, probe: _Resolved, model: _Resolved) -> list[
 
 def _check_tokenizer(model: _Resolved, task: _Resolved) -> None:
     """Refuse a model whose tokenizer is missing, if the task needs it."""
-    check = model.attribute("check_tokenizer", None)
-    if check and task.target and task.target.wants("tokenizer"):
+    if task.target and task.target.wants("tokenizer"):
         try:
-            check(**model.use.arguments)
+            model.says.check_tokenizer(**model.use.arguments)
         except ValueError as error:
             raise RequestError(f"task {task.use.name!r} reads text, and model {model.use.name!r}: {error}") from None
 
 
 def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Training:
     """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
-    return merged_training(*(each.attribute("recommended_training", {}) for each in (task, model)), *asked)
+    return merged_training(*(each.says.recommended_training for each in (task, model)), *asked)
 
 
 def merged_training(*layers: Mapping[str, Any]) -> Training:
@@ -273,7 +275,7 @@ def merged_training(*layers: Mapping[str, Any]) -> Training:
 
 def _check_epochs(task: _Resolved, training: Training) -> None:
     """Refuse epochs where the training data has no end. A task that advises epochs itself is taken at its word."""
-    advised = task.attribute("recommended_training", {}).get("epochs")
+    advised = task.says.recommended_training.get("epochs")
     if training.epochs is not None and advised is None and task.endless:
         raise RequestError(
             f"training asks for {training.epochs:g} epochs, but the training data of task {task.use.label!r} has no "

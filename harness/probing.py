@@ -41,6 +41,6 @@ def unmet_need(registry: Registry, cell: Cell, subject: Subject) -> str:
     Raises:
         PluginError: the probe does not load, or asks for something that is no need; or the model raised.
     """
-    needs = getattr(load_use(registry, "probe", cell.probe).code, "needs", ())
+    needs = load_use(registry, "probe", cell.probe).says.needs
     with blame(cell.trial.model, f"being asked for what {cell.probe.label!r} needs"):
         return unmet(needs, subject)

@@ -120,8 +120,8 @@ class _Run:
         self.task = build_task(registry, trial)
         self.notes = [str(note) for note in self.task.notes]
         self.model = build_model(registry, trial, self.task.interface)
-        codes = (load_use(registry, kind, getattr(trial, kind)).code for kind in ("task", "model"))
-        self.recommended = merged_training(*(getattr(code, "recommended_training", {}) for code in codes))
+        plugins = (load_use(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
+        self.recommended = merged_training(*(plugin.says.recommended_training for plugin in plugins))
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._check_forward(self._subject("initial"))
 

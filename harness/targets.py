@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic_core import PydanticSerializationError
 
+from harness.capabilities import Capabilities
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
 from harness.folders import module_from_file
 from harness.interrupts import import_torch
@@ -122,6 +123,11 @@ class Target:
     entry: Entry
     code: Callable[..., Any]
 
+    @property
+    def says(self) -> Capabilities:
+        """What the code says of itself."""
+        return Capabilities(self.code)
+
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """A pydantic model of the keyword arguments a user may set."""
@@ -157,10 +163,8 @@ class Target:
         """Of the plugin's source, and of the content of the files that its arguments name."""
         entry = self.entry
         digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(self.module)
-        if files := getattr(self.code, "files", None):
-            content = [file_digest(Path(path)) for path in files(**_keywords(values))]
-            digest = content_hash("\n".join([digest, *content])) if content else digest
-        return digest
+        content = [file_digest(path) for path in self.says.files(**_keywords(values))]
+        return content_hash("\n".join([digest, *content])) if content else digest
 
     @property
     def module(self) -> ModuleType:
@@ -186,12 +190,11 @@ class Target:
                 values = self.arguments.model_validate({k: None if k in words else v for k, v in arguments.items()})
             except ValidationError as error:
                 raise self._refused(error, arguments) from None
-        if check := getattr(self.code, "check_arguments", None):
-            try:
-                check(**_keywords(values))
-            except ValueError as error:
-                message = describe(error) if isinstance(error, ValidationError) else str(error)
-                raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {message}") from None
+        try:
+            self.says.check_arguments(**_keywords(values))
+        except ValueError as error:
+            message = describe(error) if isinstance(error, ValidationError) else str(error)
+            raise RequestError(f"{self.entry.spec.kind} {self.entry.spec.name!r}: {message}") from None
         return values
 
     def _refused(self, error: ValidationError, given: dict[str, Any]) -> HarnessError:

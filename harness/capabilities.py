@@ -1,0 +1,72 @@
+"""What a plugin's code may say of itself beside doing its work; each default is stated here, and nowhere else."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The optional attributes and methods of a model, task or probe, as `harness.contracts` documents them.
+
+    Args:
+        code: the class or function; None for one that could not be loaded, of which only the defaults are known.
+    """
+
+    code: object
+
+    def _say(self, name: str, default: Any) -> Any:
+        return getattr(self.code, name, default)
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """Kinds of input that a model takes."""
+        return tuple(self._say("accepts", ("tokens",)))
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """When a probe looks."""
+        return tuple(self._say("stages", ("trained",)))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What a probe needs of model and task."""
+        return tuple(self._say("needs", ()))
+
+    @property
+    def recommended_training(self) -> Mapping[str, Any]:
+        """Training settings that suit a model or a task."""
+        return dict(self._say("recommended_training", {}))
+
+    @property
+    def fixed_data(self) -> bool:
+        """Whether a task's evaluation data is the same for every seed."""
+        return bool(self._say("fixed_data", False))
+
+    @property
+    def check_arguments(self) -> Callable[..., None]:
+        """Raises ValueError if arguments do not go together."""
+        return cast(Callable[..., None], self._say("check_arguments", _nothing))
+
+    @property
+    def check_tokenizer(self) -> Callable[..., None]:
+        """Raises ValueError if a model's tokenizer is missing."""
+        return cast(Callable[..., None], self._say("check_tokenizer", _nothing))
+
+    def files(self, **arguments: Any) -> list[Path]:
+        """The files whose content decides the result."""
+        named: Iterable[Any] = self._say("files", _nothing)(**arguments) or ()
+        return [Path(each) for each in named]
+
+    def pretrained(self, **arguments: Any) -> bool:
+        """Whether a model comes with its weights."""
+        return bool(self._say("pretrained", _nothing)(**arguments))
+
+    def tokenizer(self, **arguments: Any) -> Any:
+        """A model's tokenizer; None for a model without one."""
+        return self._say("tokenizer", _nothing)(**arguments)
+
+
+def _nothing(**arguments: Any) -> None:
+    return None
