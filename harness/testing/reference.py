@@ -12,7 +12,7 @@ from harness import contracts, hookspecs, schema, specs
 from harness.needs import NEEDS
 from harness.registry import OLDEST_CONTRACT
 from harness.testing import abilities
-from harness.testing.fixtures import CHECKS
+from harness.testing.kinds import CHECKS
 
 NEEDED = {
     "cue": "the task marks cue and query positions",
