@@ -9,7 +9,7 @@ from typing import Any
 from harness import attention, contracts, gradients, hookspecs, schema, specs, statistics
 from harness.needs import NEEDS
 from harness.testing import abilities
-from harness.testing.fixtures import CHECKS
+from harness.testing.kinds import CHECKS
 from harness.testing.reference import NEEDED
 
 CLASSES: tuple[type, ...] = (

@@ -6,8 +6,7 @@ from harness.registry import Entry, default_registry
 from harness.suites import Request
 from harness.targets import load
 from harness.testing import check_model
-from harness.testing.installed import check_one
-from harness.testing.plugins import why_not_built
+from harness.testing.installed import check_one, why_not_built
 
 BUILT_IN = [(kind, entry) for kind in ("model", "task", "probe") for entry in default_registry().all(kind)]
 

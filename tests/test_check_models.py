@@ -12,7 +12,7 @@ from torch import nn
 from harness.contracts import Condition, Interface, Skip
 from harness.testing import MODEL_CHECKS, check_model
 from harness.testing.models import model_checker
-from harness.testing.samples import Attending, Marked, Recurrent
+from harness.testing.toys import Attending, Marked, Recurrent
 
 
 class Base(nn.Module):
@@ -280,6 +280,25 @@ class Complex(Base):
         return torch.stack(states, 1).real
 
 
+class BidirectionalInAList(Base):
+    """Its guilty part is held by one of torch's modules, of which nobody wants to know the line."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.layers = nn.ModuleList([nn.LSTM(8, 4, batch_first=True, bidirectional=True)])
+
+    def mix(self, x):
+        return self.layers[0](x)[0]
+
+
+class BufferOfNaN(Base):
+    """Marks what is not known yet."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.register_buffer("unknown", torch.tensor(torch.nan))
+
+
 class Encoder(Bidirectional):
     sees = "all"
 
@@ -466,6 +485,7 @@ CAUGHT = [
     ),
     (LooksAheadBehindZero, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
     (Bidirectional, "causal", "the whole sequence to its end, in `rnn`, an nn.LSTM with bidirectional=True"),
+    (BidirectionalInAList, "causal", "in `layers.0`, an nn.LSTM with bidirectional=True"),
     (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
     (AheadLater, "causal", "in AheadLater.forward: changing the tokens from 15 on, of 16, changes outputs before them"),
     (AheadBehindMask, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
@@ -499,7 +519,7 @@ def test_a_wrong_model_is_caught_by_the_check_for_it(model: type, name: str, sai
     assert said in result.message
     assert "means: " in str(result)
     assert "fix:   " in str(result)
-    assert "test_check_models.py:" in result.where or model is WrongState
+    assert "test_check_models.py:" in result.where
 
 
 ALONE = (Random, Remembers, BatchStatistics, LooksAhead, Bidirectional, DividesByLength, Unused, LeftBehind, Overwrites)
@@ -598,9 +618,10 @@ def test_chaos_is_no_dependence_on_the_length() -> None:
     assert "rounding grows" in model_checker(Chaos).result("prefixes").message
 
 
-@pytest.mark.parametrize(
-    "model", [Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex, ReturnsNothing]
-)
+RIGHT = (Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex, ReturnsNothing)
+
+
+@pytest.mark.parametrize("model", [*RIGHT, BufferOfNaN])
 def test_a_right_model_passes(model: type) -> None:
     """No check cries wolf at small models that are in order."""
     report = check_model(model)

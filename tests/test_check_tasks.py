@@ -14,8 +14,8 @@ from pydantic import PositiveInt
 
 from harness import Batch, Condition, Interface, Metric, Task
 from harness.testing import TASK_CHECKS, check_task
-from harness.testing.samples import ANSWERS, VOCABULARY, Marked, Numbers, Plain
 from harness.testing.tasks import task_checker
+from harness.testing.toys import ANSWERS, VOCABULARY, Marked, Numbers, Plain
 
 
 def replace(batch: Any, **values: Any) -> Any:

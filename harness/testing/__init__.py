@@ -11,10 +11,11 @@ In the tests of a plugin:
         check()
 """
 
-from harness.testing.checks import Check, CheckResult, Failed, NotApplicable, Report
-from harness.testing.fixtures import conformance
+from harness.testing.as_tests import conformance
+from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.models import MODEL_CHECKS, check_model
 from harness.testing.probes import PROBE_CHECKS, check_probe
+from harness.testing.results import CheckResult, Report
 from harness.testing.tasks import TASK_CHECKS, check_task
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Optional abilities that only the checks read: what a model or task may say about itself, to be held to it."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -23,6 +23,7 @@ class OffersStateSize(Protocol):
     state_size: int
 
 
+@runtime_checkable
 class OffersPerfection(Protocol):
     """A task in which several answers count as right, so that certainty of the target is not the best there is."""
 

@@ -1,14 +1,21 @@
 """Checks of what is installed, by name: the work behind `harness check`."""
 
+import inspect
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
-from harness.errors import PluginError, RequestError
-from harness.registry import Broken, Entry, Registry, describe
+from pydantic import ValidationError
+from torch import nn
+
+from harness.contracts import Task
+from harness.errors import PluginError, RequestError, did_you_mean
+from harness.registry import Entry, Registry, describe
 from harness.suites import Request
-from harness.targets import find, load
-from harness.testing.checks import Check, CheckResult, Report
-from harness.testing.fixtures import CHECKERS, CHECKS
-from harness.testing.plugins import kinds_of, why_not_built
+from harness.targets import Target, find, load
+from harness.testing.checks import Check
+from harness.testing.kinds import CHECKERS, CHECKS
+from harness.testing.results import CheckResult, Report, Status
 
 LOADS = Check(
     "loads",
@@ -37,7 +44,8 @@ def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | N
                 yield check_one(registry, each, entry.qualified)
         for broken in registry.broken:
             if broken.kind in ("", *kinds):
-                yield _broken(broken)
+                name = broken.name or f"{broken.origin.distribution} {broken.origin.version}"
+                yield _not_checked(broken.kind or "plugin", name, "failed", str(broken))
         return
     wanted: list[tuple[str, str]] = []
     for name in names:
@@ -54,20 +62,17 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
     request = Request.model_validate(name)
     shown = name.rpartition(":")[2] if not request.arguments and not name.count("/") else name
     try:
-        target = load(find(registry, kind, request.name))
-        reason = why_not_built(target, request)
+        if reason := why_not_built(load(find(registry, kind, request.name)), request):
+            return _not_checked(kind, shown, "not applicable", reason)
+        return Report(kind, shown, CHECKERS[kind](name).report().results)
     except RequestError:
         raise
     except Exception as error:
-        message = str(error) if isinstance(error, PluginError) else describe(error)
-        return Report(kind, shown, (CheckResult(LOADS, "failed", message),))
-    if reason:
-        return Report(kind, shown, (CheckResult(LOADS, "not applicable", reason),))
-    try:
-        report = CHECKERS[kind](name).report()
-    except Exception as error:
-        return Report(kind, shown, (CheckResult(LOADS, "failed", describe(error)),))
-    return Report(kind, shown, report.results)
+        return _not_checked(kind, shown, "failed", str(error) if isinstance(error, PluginError) else describe(error))
+
+
+def _not_checked(kind: str, name: str, status: Status, reason: str) -> Report:
+    return Report(kind, name, (CheckResult(LOADS, status, reason),))
 
 
 def _refuse(entry: Entry, request: Request) -> None:
@@ -82,6 +87,61 @@ def _refuse(entry: Entry, request: Request) -> None:
         return
 
 
-def _broken(broken: Broken) -> Report:
-    name = broken.name or f"{broken.origin.distribution} {broken.origin.version}"
-    return Report(broken.kind or "plugin", name, (CheckResult(LOADS, "failed", str(broken)),))
+def why_not_built(target: Target, request: Request) -> str:
+    """Why a plugin cannot be built without (further) arguments, or ""."""
+    fields = target.arguments.model_fields
+    missing = [name for name, field in fields.items() if field.is_required() and name not in request.arguments]
+    if missing:
+        example = f"{request.name}:{','.join(f'{name}=...' for name in missing)}"
+        return f"it cannot be built without {', '.join(missing)}; check {example}"
+    if not request.arguments:
+        try:
+            target.arguments.model_validate({})  # a default that does not fit is a mistake, and found by a check
+            target.resolve(request)
+        except ValidationError:
+            return ""
+        except RequestError as error:
+            return str(error)
+    return ""
+
+
+def kinds_of(registry: Registry, name: str) -> list[str]:
+    """The kinds in which there is a plugin of that name; for a class or function that needs no package, what it is.
+
+    Raises:
+        RequestError: there is none.
+    """
+    short = name.rpartition(":")[2]
+    kinds = [
+        kind
+        for kind in CHECKS
+        if any(name in (entry.spec.name, entry.qualified) for entry in registry.entries[kind].get(short, []))
+    ]
+    if kinds:
+        return kinds
+    try:
+        entry = find(registry, "model", name)
+    except RequestError:
+        if ".py" in name or Path(f"{name.rpartition(':')[0]}.py").is_file():
+            raise
+    else:
+        return [_kind(load(entry).code)]
+    known = sorted({entry.spec.name for kind in CHECKS for entry in registry.all(kind)})
+    broken = "".join(f"\n{item}" for item in registry.broken if not item.name or item.name == short)
+    raise RequestError(
+        f"there is no model, task or probe {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.{broken}"
+    )
+
+
+def _kind(code: Any) -> str:
+    if inspect.isclass(code) and issubclass(code, Task):
+        return "task"
+    if inspect.isclass(code) and issubclass(code, nn.Module):
+        return "model"
+    try:
+        arguments = set(inspect.signature(code).parameters)
+    except (TypeError, ValueError):  # of compiled code; the check `loads` says so
+        arguments = set()
+    if not inspect.isclass(code) and "subject" in arguments:
+        return "probe"
+    return "model" if {"vocab_size", "interface"} & arguments else "probe"

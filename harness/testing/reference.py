@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from harness.needs import NEEDS
 from harness.testing.checks import Check
-from harness.testing.fixtures import CHECKS
+from harness.testing.kinds import CHECKS
 
 NEEDED = {
     "cue": "the task marks cue and query positions",

@@ -7,7 +7,7 @@ from torch import nn
 
 from harness import Subject
 from harness.testing import conformance
-from harness.testing.samples import VOCABULARY, Marked
+from harness.testing.toys import VOCABULARY, Marked
 
 
 @conformance("probe", "state-memory")

@@ -2,26 +2,19 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from harness.contracts import OUTPUTS_AT_ONCE, Interface
 from harness.isolation import random_state_restored
 from harness.preflight import difference
-from harness.suites import Request
-from harness.targets import Target
+from harness.testing.case import Case, place
 from harness.testing.checks import Failed, NotApplicable
-from harness.testing.places import place
-
-EXACT, ROUGH, SINGLE = 1e-9, 1e-5, 1e-4
-"""Largest differences that pass for rounding, relative to the largest output: in float64; in float64 with steps in
-lower precision inside the model; in float32."""
+from harness.testing.models.precision import EXACT, ROUGH, SINGLE, NarrowResults, in_double
 
 BATCH, TIME = 3, 13
 """Checks use a small batch of an odd length, so that no axis is taken for another one."""
@@ -34,26 +27,28 @@ STEPS, STEP = 3, 1e-2
 
 
 @dataclass
-class ModelCase:
-    """One model with its arguments, and how to build and run it.
+class ModelCase(Case):
+    """One model, and how to build and run it.
 
     Args:
-        target: its code.
-        request: the arguments.
         given: what it is built for, if that was said.
         lengths: of the task it is for, in tokens.
     """
 
-    target: Target
-    request: Request
     given: Interface | None = None
     lengths: tuple[int, ...] = ()
+    built: type[nn.Module] | None = field(default=None, init=False)
+
+    @property
+    def where(self) -> str:
+        """File and line of the model's `forward`; of its code, as long as none was built."""
+        return place(self.built.forward) if self.built else self.declared_at
 
     @cached_property
     def interface(self) -> Interface:
         """What it is built for: a small vocabulary, unless one was given or it comes with one in its tokenizer; real
         vectors for a model that takes only these."""
-        accepts = getattr(self.target.code, "accepts", ("tokens",))
+        accepts = self.says.accepts
         if self.given is not None and self.given.input in accepts:
             return self.given
         if "tokens" not in accepts and "vectors" in accepts:
@@ -64,8 +59,7 @@ class ModelCase:
     @cached_property
     def pretrained(self) -> bool:
         """Whether it comes with its weights."""
-        says = getattr(self.target.code, "pretrained", None)
-        return says is not None and bool(says(**self.target.resolve(self.request).arguments))
+        return self.says.pretrained(**self.resolved)
 
     def _vocabulary(self) -> int:
         """The number of token ids of a pretrained model, which its tokenizer knows.
@@ -73,11 +67,10 @@ class ModelCase:
         Raises:
             NotApplicable: it offers none.
         """
-        code, arguments = self.target.code, self.target.resolve(self.request).arguments
         tokenizer, reason = None, ""
         try:
-            getattr(code, "check_tokenizer", lambda **arguments: None)(**arguments)
-            tokenizer = getattr(code, "tokenizer", lambda **arguments: None)(**arguments)
+            self.says.check_tokenizer(**self.resolved)
+            tokenizer = self.says.tokenizer(**self.resolved)
         except ValueError as error:
             reason = f" ({error})"
         if tokenizer is None:
@@ -87,26 +80,15 @@ class ModelCase:
             )
         return int(tokenizer.size)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that were asked for."""
-        return self.request.arguments
-
     def build(self, seed: int = 0) -> nn.Module:
         """A new model as the harness would build it, in evaluation mode."""
         with random_state_restored(seed):
             model = self.target.build(self.arguments, vocab_size=self.interface.input_size, interface=self.interface)
         if not isinstance(model, nn.Module):
-            raise Failed(f"it gave a {type(model).__name__}, which is no torch.nn.Module", place(self.target.code))
+            raise Failed(f"it gave a {type(model).__name__}, which is no torch.nn.Module", self.declared_at)
+        self.built = type(model)
         model.eval()
         return model
-
-    def inputs(self, batch: int = BATCH, time: int = TIME, seed: int = 0) -> Tensor:
-        """Random tokens, or vectors in float32."""
-        generator = torch.Generator().manual_seed(seed)
-        if self.interface.input == "vectors":
-            return torch.randn(batch, time, self.interface.input_size, generator=generator)
-        return torch.randint(self.interface.input_size, (batch, time), generator=generator)
 
     def trained(self) -> nn.Module:
         """A new model with the slightly trained weights, in its own precision."""
@@ -118,21 +100,28 @@ class ModelCase:
 
     def converted(self, model: nn.Module) -> nn.Module:
         """The model, moved to the precision of the checks."""
-        return _double(model) if self.double else model
+        return in_double(model) if self.double else model
 
     def fresh(self) -> nn.Module:
         """A new model with the slightly trained weights, in the precision of the checks."""
         return self.converted(self.trained())
+
+    def inputs(self, batch: int = BATCH, time: int = TIME, seed: int = 0) -> Tensor:
+        """Random tokens, or vectors in float32."""
+        generator = torch.Generator().manual_seed(seed)
+        if self.interface.input == "vectors":
+            return torch.randn(batch, time, self.interface.input_size, generator=generator)
+        return torch.randint(self.interface.input_size, (batch, time), generator=generator)
+
+    def cast(self, inputs: Tensor) -> Tensor:
+        """Inputs in the precision of the checks (tokens stay as they are)."""
+        return inputs.double() if self.double and inputs.is_floating_point() else inputs
 
     def run(self, model: nn.Module, inputs: Tensor, seed: int = 0) -> Tensor:
         """The outputs without gradients; the global random state is seeded, and restored afterwards."""
         with random_state_restored(seed), torch.no_grad():
             outputs: Tensor = model(self.cast(inputs))
         return outputs
-
-    def cast(self, inputs: Tensor) -> Tensor:
-        """Inputs in the precision of the checks (tokens stay as they are)."""
-        return inputs.double() if self.double and inputs.is_floating_point() else inputs
 
     def longer(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
         """Longer inputs and their outputs, the shortest first; without those that it cannot take, which the check
@@ -156,7 +145,7 @@ class ModelCase:
         """Whether the model works in float64."""
         with contextlib.suppress(Exception), torch.no_grad():
             inputs = self.inputs()
-            outputs: Tensor = _double(self.build())(inputs.double() if inputs.is_floating_point() else inputs)
+            outputs: Tensor = in_double(self.build())(inputs.double() if inputs.is_floating_point() else inputs)
             return outputs.dtype == torch.float64
         return False
 
@@ -165,10 +154,10 @@ class ModelCase:
         """What passes for rounding; see `EXACT`."""
         if not self.double:
             return SINGLE
-        model, inputs = _double(self.build()), self.inputs()
-        with _Precision() as precision:
-            self.run(model, inputs.double() if inputs.is_floating_point() else inputs)
-        return ROUGH if precision.narrow else EXACT
+        model, inputs = in_double(self.build()), self.inputs()
+        with NarrowResults() as narrow:
+            self.run(model, inputs)
+        return ROUGH if narrow.found else EXACT
 
     def differ(self, a: Tensor, b: Tensor, scale: float | None = None) -> bool:
         """Whether two tensors of one shape differ by more than rounding."""
@@ -220,46 +209,3 @@ class ModelCase:
             return F.mse_loss(outputs, torch.randn(outputs.shape, generator=generator))
         targets = torch.randint(self.interface.output_size, outputs.shape[:2], generator=generator)
         return F.cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
-
-
-class _Precision(TorchFunctionMode):
-    """Notices results in less than float64."""
-
-    narrow = False
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for item in result if isinstance(result, tuple) else (result,):
-            if isinstance(item, Tensor) and (item.is_floating_point() or item.is_complex()):
-                self.narrow |= item.dtype not in (torch.float64, torch.complex128)
-        return result
-
-
-def _double(model: nn.Module) -> nn.Module:
-    """The model in double precision, real and complex."""
-    model.double()._apply(lambda tensor: tensor.to(torch.complex128) if tensor.is_complex() else tensor)
-    return model
-
-
-def loose_tensors(model: nn.Module) -> list[str]:
-    """Names of tensors that the model holds without having registered them."""
-    found: list[str] = []
-    for name, module in model.named_modules():
-        prefix = f"{name}." if name else ""
-        for key, value in vars(module).items():
-            if key not in ("_parameters", "_buffers", "_modules"):
-                _collect(f"{prefix}{key}", value, found)
-    return found
-
-
-def _collect(name: str, value: Any, found: list[str], depth: int = 0) -> None:
-    if isinstance(value, Tensor):
-        found.append(name)
-    elif isinstance(value, nn.Module):
-        found.extend(f"{name}.{key}" for key, _ in value.named_parameters())
-    elif depth < 3 and isinstance(value, dict):
-        for key, item in value.items():
-            _collect(f"{name}[{key!r}]", item, found, depth + 1)
-    elif depth < 3 and isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            _collect(f"{name}[{index}]", item, found, depth + 1)

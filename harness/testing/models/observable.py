@@ -1,4 +1,4 @@
-"""Checks of what probes can see of a model: its input embedding and its attention."""
+"""Checks of what probes can observe of a model: its input embedding and its attention."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,11 +12,17 @@ from harness.contracts import Batch, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
 from harness.preflight import changed, difference
-from harness.testing.checks import Check, Failed, NotApplicable
-from harness.testing.model_case import TIME, ModelCase
-from harness.testing.places import place
+from harness.testing.case import place
+from harness.testing.checks import Failed, NotApplicable, check
+from harness.testing.models.case import TIME, ModelCase
 
 
+@check(
+    asks="gradient probes find the input embedding",
+    means="grad_reach and other gradient probes skip the model",
+    fix="give the model a method get_input_embeddings() that returns the module which turns tokens into vectors",
+    after=("stateless",),
+)
 def embedding(case: ModelCase) -> str:
     """As `grad_reach` and other gradient probes do."""
     if case.interface.input == "vectors":
@@ -28,53 +34,65 @@ def embedding(case: ModelCase) -> str:
         gradient = input_gradients(model, Batch(tokens, tokens, mask), directions)
     except Skip as reason:
         if any(isinstance(module, nn.Embedding) for module in model.modules()):
-            raise Failed(str(reason), place(case.target.code)) from None
+            raise Failed(str(reason), case.declared_at) from None
         raise NotApplicable(f"it has no nn.Embedding: {reason}") from None
     return f"input vectors of width {gradient.shape[2]}"
 
 
+@check(
+    asks="attention probes can look into it, where it has attention",
+    means="probes of attention skip the model, or show patterns that are not what it computes",
+    fix="call F.scaled_dot_product_attention, or offer attention_patterns(tokens) with rows that sum to 1",
+    after=("stateless",),
+)
 def attention(case: ModelCase) -> str:
     """Observes and cuts; looks for attention that is computed out of sight."""
     model, inputs = case.fresh(), case.inputs()
     found = look(model, case.cast(inputs))
     layers = found.layers(inputs)
     if not layers:
-        with _Softmaxes() as softmaxes:
-            case.run(model, inputs)
-        if softmaxes.square:
-            raise Failed(
-                "it computes a softmax over time x time that the attention probes cannot see",
-                place(type(model).forward),
-            )
+        _look_for_hidden_attention(case, model, inputs)
         raise NotApplicable("it makes no attention call, so that probes which need attention skip it")
     misfits = [layer.misfit for layer in layers if layer.misfit]
     if len(misfits) == len(layers):
         raise NotApplicable(f"{misfits[0]}, so that it cannot be read as token to token")
-    notes = [f"left out: {misfit}" for misfit in misfits]
-    for layer, pattern in zip(layers, found.patterns, strict=True):
-        if not layer.misfit:
-            elsewhere = 1 - pattern.double().sum(-1)
-            if (pattern < 0).any() or elsewhere.min() < -1e-4 or elsewhere.isnan().any():
-                raise Failed(
-                    f"rows of the attention pattern of {layer.name} do not sum to 1 (or to less, where a part goes to "
-                    "no token)",
-                    place(type(model)),
-                )
-            if (largest := elsewhere.masked_fill((pattern == 0).all(-1), 0.0).max().item()) > 1e-4:
-                notes.append(f"up to {largest:.2g} of the attention of {layer.name} goes to no token")
+    read = [(layer, pattern) for layer, pattern in zip(layers, found.patterns, strict=True) if not layer.misfit]
+    shares = [(layer, _share_to_no_token(model, layer, pattern)) for layer, pattern in read]
     with observe() as seen:
         observed = case.run(model, inputs)
     if difference(observed, case.run(model, inputs)) > max(case.tolerance, 1e-6):
-        raise Failed("observing its attention changes its outputs", place(type(model).forward))
+        raise Failed("observing its attention changes its outputs")
     heads = ", ".join(str(layer.heads) for layer in layers)
     if all(layer.misfit for layer in seen.layers(inputs)):
-        notes.insert(0, f"offers its own patterns (heads per layer: {heads}); they can be read, not cut")
+        summary = f"offers its own patterns (heads per layer: {heads}); they can be read, not cut"
     else:
-        notes.insert(0, f"heads per layer: {heads}; {_cut(case, model, inputs, layers)}")
-    return "; ".join(notes)
+        summary = f"heads per layer: {heads}; {_cut(case, model, inputs, layers)}"
+    lost = [f"up to {share:.2g} of the attention of {layer.name} goes to no token" for layer, share in shares if share]
+    return "; ".join([summary, *(f"left out: {misfit}" for misfit in misfits), *lost])
+
+
+def _look_for_hidden_attention(case: ModelCase, model: nn.Module, inputs: Tensor) -> None:
+    with _Softmaxes() as softmaxes:
+        case.run(model, inputs)
+    if softmaxes.square:
+        raise Failed("it computes a softmax over time x time that the attention probes cannot see")
+
+
+def _share_to_no_token(model: nn.Module, layer: Layer, pattern: Tensor) -> float:
+    """The largest share of a row's attention that goes nowhere, of rows that have any; 0 if it is rounding."""
+    elsewhere = 1 - pattern.double().sum(-1)
+    if (pattern < 0).any() or elsewhere.min() < -1e-4 or elsewhere.isnan().any():
+        raise Failed(
+            f"rows of the attention pattern of {layer.name} do not sum to 1 (or to less, where a part goes to no "
+            "token)",
+            place(type(model)),
+        )
+    largest = elsewhere.masked_fill((pattern == 0).all(-1), 0.0).max().item()
+    return largest if largest > 1e-4 else 0.0
 
 
 def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> str:
+    """What a cut of the edges from one token does."""
     position = torch.full((len(inputs),), 2)
     swapped = changed(inputs, times=slice(2, 3))
     where = select([layer.heads for layer in layers])
@@ -101,24 +119,3 @@ class _Softmaxes(TorchFunctionMode):
         if getattr(func, "__name__", "") in ("softmax", "log_softmax", "_softmax") and isinstance(result, Tensor):
             self.square |= result.ndim >= 3 and result.shape[-2:] == (TIME, TIME)
         return result
-
-
-SIGHT: tuple[Check, ...] = (
-    Check(
-        "embedding",
-        asks="gradient probes find the input embedding",
-        means="grad_reach and other gradient probes skip the model",
-        fix="give the model a method get_input_embeddings() that returns the module which turns tokens into vectors",
-        run=embedding,
-        after=("stateless",),
-    ),
-    Check(
-        "attention",
-        asks="attention probes can look into it, where it has attention",
-        means="probes of attention skip the model, or show patterns that are not what it computes",
-        fix="call F.scaled_dot_product_attention, or offer attention_patterns(tokens) with rows that sum to 1",
-        run=attention,
-        after=("stateless",),
-    ),
-)
-"""What probes can see."""

@@ -1,4 +1,4 @@
-"""Small models and tasks, with and without what probes may need, to check probes on."""
+"""Toy models and tasks, with and without what probes may need, to check probes on."""
 
 from collections.abc import Iterator, Sequence
 

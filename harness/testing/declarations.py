@@ -1,0 +1,59 @@
+"""Checks of how a plugin's code is declared: its arguments, and its advice on training."""
+
+import inspect
+
+from pydantic import ValidationError
+
+from harness.errors import HarnessError, did_you_mean
+from harness.schema import Training
+from harness.suites import Request
+from harness.testing.case import Case, place
+from harness.testing.checks import Failed, check
+
+
+@check(
+    asks="every argument has a type, and a default that fits it",
+    means="an argument without a type is not validated: a typing error would be found after hours, or never",
+    fix="write `width: int = 64` (or a pydantic type: `width: PositiveInt = 64`) in the signature",
+    builds=False,
+)
+def arguments(case: Case) -> str:
+    """As `harness run` reads them."""
+    target = case.target
+    code = target.code.__init__ if inspect.isclass(target.code) else target.code
+    hints = getattr(code, "__annotations__", {})
+    untyped = [name for name in target.arguments.model_fields if name not in hints]
+    if untyped:
+        raise Failed(f"no type is written at {', '.join(map(repr, untyped))}", place(code))
+    try:
+        target.resolve(Request(name=target.entry.spec.name, arguments=case.arguments))
+    except HarnessError as error:
+        raise Failed(str(error), place(code)) from None
+    return ", ".join(target.arguments.model_fields) or "it takes no arguments"
+
+
+@check(
+    asks="advice on training uses settings that exist",
+    means="every run with this plugin would be refused before it starts",
+    fix="see the fields of `Training` in the reference; for example recommended_training = {'lr': 3e-3}",
+    builds=False,
+)
+def recommended_training(case: Case) -> str:
+    """Names and values."""
+    advice = dict(case.says.recommended_training)
+    for name in advice:
+        if name not in Training.model_fields:
+            known = Training.model_fields
+            raise Failed(
+                f"there is no training setting {name!r}.{did_you_mean(name, known)} Settings: {', '.join(known)}",
+                case.declared_at,
+            )
+    if advice.get("epochs") is not None:
+        advice.setdefault("steps", None)
+    try:
+        Training.model_validate(advice)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        at = ".".join(map(str, problem["loc"]))
+        raise Failed(f"recommended_training does not fit: {at} {problem['msg']}", case.declared_at) from None
+    return ", ".join(f"{name}={value}" for name, value in advice.items()) or "it recommends nothing"
