@@ -17,7 +17,8 @@ class Capabilities:
     code: object
 
     def _say(self, name: str, default: Any) -> Any:
-        return getattr(self.code, name, default)
+        said = getattr(self.code, name, None)
+        return default if said is None else said  # a subclass takes back what its base says by None
 
     @property
     def accepts(self) -> tuple[str, ...]:
