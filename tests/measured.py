@@ -17,7 +17,7 @@ def measure(
     probe: Callable[[Subject], Any],
     model: nn.Module,
     task: Task | None = None,
-    examples: int = 128,
+    examples: int = 64,
     budget: float = 1.0,
 ) -> Found:
     """The probe's measurements by name; on recall at four distances, unless another task is given."""

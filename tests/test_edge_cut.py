@@ -235,7 +235,7 @@ class TestChance:
     def test_scores_carry_their_standard_errors(self) -> None:
         """Those of the task, for curves and scalars."""
         found = measure(EdgeCut(), Lookup(), SHORT)
-        error = standard_error(torch.ones(128), share=True)
+        error = standard_error(torch.ones(64), share=True)
         for name in ("untouched", "sham_cut"):
             measured = found[name]
             assert isinstance(measured, Curve)
