@@ -133,7 +133,7 @@ class Execution:
         if self.plan.suite.claims:
             raise RequestError(
                 f"{str(self.store.path)!r} holds the suite {found.name!r} with its claims; choose another directory "
-                "with --out"
+                "(--out, or out= in Python)"
             )
         return found
 
