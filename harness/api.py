@@ -61,7 +61,7 @@ def run(
         if isinstance(number, str | float):
             raise RequestError(f"{name} is a whole number, for example {name}=3; received {number!r}")
     if not (stages is None or isinstance(stages, str | Sequence | Set)):
-        raise RequestError(f'stages is one of {", ".join(STAGES)}, or a list of them; received {stages!r}')
+        raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {stages!r}")
     if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {out!r}')
     if not models and suite is None:

@@ -110,9 +110,7 @@ def main() -> None:
 )
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
-@click.option(
-    "--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
-)
+@click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
 @click.option(
     "--fresh",
     is_flag=True,
@@ -163,7 +161,9 @@ def run(
     check_device(device)
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
-        raise RequestError("--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out")
+        raise RequestError(
+            "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+        )
     jobs = jobs or (default_jobs() if device == "cpu" else 1)
     if jobs > 1 and not dry_run:
         start()  # workers get ready while the run is planned

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.errors import RequestError
+from harness.errors import PluginError, RequestError
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
@@ -45,7 +45,13 @@ def execute(
         fresh: delete the records and trained models of this plan first; those of other plans stay.
         jobs: worker processes; 1 runs in this process.
         report: called now and then with how far the run is.
+
+    Raises:
+        PluginError: of every trial a plugin is broken; nothing is written.
     """
+    if plan.trials and all(planned.broken for planned in plan.trials):
+        messages = dict.fromkeys(planned.broken.message for planned in plan.trials if planned.broken)
+        raise PluginError("nothing can run: " + "; ".join(messages))
     execution = Execution(plan, RunDirectory(out), jobs)
     execution.prepare(fresh)
     records = {**execution.measured}

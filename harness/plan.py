@@ -1,7 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
@@ -17,6 +17,9 @@ from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import PLAIN_DATA, Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
+
+MOST_CELLS = 1_000_000
+"""Of one plan: planning so many takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,9 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    _check_size(suite, training or {})
     resolver = _Resolver(registry, suite)
+    looks: dict[str, set[str]] = {}
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
     crossed: dict[_Labels, set[Training]] = {}
@@ -119,6 +124,7 @@ def make_plan(
                 entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
                 known = cells.setdefault(trial.id, set())
                 for probe in probes:
+                    looks.setdefault(probe.use.called, set()).update(_stages(experiment, probe, model))
                     for stage in _stages(experiment, probe, model):
                         cell = _cell(trial, probe, stage, suite.examples)
                         labels = _Labels(model.use.label, task.use.label, probe.use.label, stage)
@@ -127,10 +133,34 @@ def make_plan(
                             known.add(cell.id)
                             entry.cells.append(cell)
     if not any(cells.values()):
-        raise RequestError("there is nothing to measure: none of the probes looks at the stages that were asked for")
+        asked = f"; asked for: {', '.join(stages) or 'none'}"
+        raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
     if suite.claims:
         _check_claims(suite, resolver, crossed)
     return Plan(suite, [each for each in planned.values() if each.cells])
+
+
+def _check_size(suite: Suite, training: Ways) -> None:
+    """Refuse what could not even be listed; nothing is resolved for that.
+
+    Raises:
+        RequestError: with the number of cells.
+    """
+    crossed = (
+        len(each.models) * len(each.tasks) * len(each.probes) * len(_listed(each.training))
+        for each in suite.experiments
+    )
+    cells = sum(crossed) * len(_listed(training)) * suite.seeds
+    if cells > MOST_CELLS:
+        raise RequestError(
+            f"{suite.seeds:,} seeds make {cells:,} cells or more, and {MOST_CELLS:,} are the most of one run; ask for "
+            "fewer seeds (--seeds 3) or fewer models, tasks, probes or ways of training"
+        )
+
+
+def _looks(probe: str, stages: Collection[str]) -> str:
+    which = f"looks at the stage {' and '.join(map(repr, stages))} only" if stages else "looks at no stage of those"
+    return f"{probe} {which}"
 
 
 def _ways(

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.kinds import kind_of
 from harness.registry import Entry, Origin, Registry, default_registry
 from harness.schema import Training
 from harness.specs import KINDS
@@ -83,21 +84,20 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
 
 
 def _kind(code: Any) -> str:
-    from torch import nn
-
-    from harness.contracts import Task
-
-    if inspect.isclass(code) and issubclass(code, Task):
-        return "task"
-    if inspect.isclass(code) and issubclass(code, nn.Module):
-        return "model"
+    if kind := kind_of(code):
+        return kind
     try:
         arguments = set(inspect.signature(code).parameters)
     except (TypeError, ValueError):  # of compiled code; the check `loads` says so
         arguments = set()
-    if not inspect.isclass(code) and "subject" in arguments:
-        return "probe"
-    return "model" if {"vocab_size", "interface"} & arguments else "probe"
+    if {"vocab_size", "interface"} & arguments:
+        return "model"
+    if inspect.isclass(code) and "__call__" not in dir(code):
+        raise RequestError(
+            f"{code.__name__!r} is neither a torch.nn.Module, nor a harness.Task, nor a probe (a function of a "
+            "subject, or a class of objects that are called with one)"
+        )
+    return "probe"
 
 
 def check_arguments(case: Any) -> str:
