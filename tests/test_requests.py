@@ -273,7 +273,7 @@ def test_a_run_is_loaded_with_its_suite(tmp_path: Path) -> None:
         assert len(harness.load(tmp_path)) == 1
     with pytest.raises(RequestError, match="there is no run in"):
         harness.load(tmp_path / "elsewhere")
-    with pytest.raises(RequestError, match="named by its directory, .*; received 3"):
+    with pytest.raises(RequestError, match=r"named by its directory, .*; received 3"):
         harness.load(3)  # type: ignore[arg-type]
 
 
