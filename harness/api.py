@@ -1,6 +1,7 @@
 """The harness as a library: the same as the command line, with results as Python objects."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,20 @@ def run(
         raise RequestError(f"training is {wanted}; received {training!r}")
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {jobs!r}")
+    for name, number in (("seeds", seeds), ("examples", examples)):
+        if isinstance(number, str | float):
+            raise RequestError(f"{name} is a whole number, for example {name}=3; received {number!r}")
+    if not (stages is None or isinstance(stages, str | Sequence | Set)):
+        raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {stages!r}")
+    if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
+        raise RequestError(f'out is a directory, for example out="runs/mine"; received {out!r}')
+    if not models and suite is None:
+        raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
     check_device(device)
-    only = STAGES if stages is None else (stages,) if isinstance(stages, str) else stages
+    only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
     plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
-    return execute(plan, Path(out) if out else default_out(asked), fresh=fresh, jobs=jobs)
+    return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, jobs=jobs)
 
 
 def _is_ways(training: Any) -> bool:

@@ -1,9 +1,11 @@
 """The command line. Thin: it reads the request, calls the library and prints."""
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from textwrap import TextWrapper
 from typing import Any, ClassVar
@@ -15,6 +17,18 @@ from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS, STAGES
 
 KINDS = ("models", "tasks", "probes", "suites")
+
+
+class Folder(click.Path):
+    """A folder to write to; `Path("")` would be the current one."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; name a folder, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class HarnessGroup(click.Group):
@@ -31,6 +45,13 @@ class HarnessGroup(click.Group):
         except HarnessError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
+        except OSError as error:
+            if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output
+                raise
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            with suppress(OSError, ValueError):  # or Python would try again at its end, and say so
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(1)
         except KeyboardInterrupt:
             from harness.executors.start import stop
 
@@ -69,7 +90,7 @@ def main() -> None:
     "models",
     multiple=True,
     metavar="NAME[:ARG=VALUE,...]",
-    help="A model; repeat to compare.",
+    help="A model, perhaps by another name (small=gpt:layers=1); repeat to compare.",
 )
 @click.option("-t", "--task", "tasks", multiple=True, metavar="NAME[:ARG=VALUE,...]", help="A task  [default: recall].")
 @click.option(
@@ -89,9 +110,7 @@ def main() -> None:
 )
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>]."
-)
+@click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
 @click.option(
     "--fresh",
     is_flag=True,
@@ -141,6 +160,10 @@ def run(
     )
     check_device(device)
     ways = [parse_arguments(each) for each in training]
+    if {} in ways:
+        raise RequestError(
+            "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+        )
     jobs = jobs or (default_jobs() if device == "cpu" else 1)
     if jobs > 1 and not dry_run:
         start()  # workers get ready while the run is planned
@@ -166,11 +189,15 @@ def run(
 
 
 @main.command()
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench"), show_default=True)
+@click.option("--out", type=Folder(), default=Path("runs/bench"), show_default=True)
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions.")
+@click.option("-m", "--model", "models", multiple=True, hidden=True)
 @click.pass_context
-def bench(context: click.Context, out: Path, seeds: int) -> None:
+def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]) -> None:
     """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
+    if models:
+        named = " ".join(f"--model {model}" for model in models)
+        raise RequestError(f"bench times the models of its own suite; for others: harness run {named} --probe speed")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
 
 
@@ -223,7 +250,8 @@ def report(directory: Path, form: str) -> None:
 
     unreadable: list[str] = []
     results = read(directory, unreadable.append)
-    click.echo(_rendered(results.records, results.suite, form))
+    if results.records or not unreadable:
+        click.echo(_rendered(results.records, results.suite, form))
     if unreadable:
         raise HarnessError(unreadable[0])
 

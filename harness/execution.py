@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.errors import RequestError
+from harness.errors import PluginError, RequestError
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
@@ -45,7 +45,12 @@ def execute(
         fresh: delete the records and trained models of this plan first; those of other plans stay.
         jobs: worker processes; 1 runs in this process.
         report: called now and then with how far the run is.
+
+    Raises:
+        PluginError: of every cell a plugin is broken; nothing is written.
     """
+    if plan.hopeless:
+        raise PluginError(f"nothing can run: {plan.hopeless}")
     execution = Execution(plan, RunDirectory(out), jobs)
     execution.prepare(fresh)
     records = {**execution.measured}
@@ -150,7 +155,7 @@ class Execution:
         if self.plan.suite.claims:
             raise RequestError(
                 f"{str(self.store.path)!r} holds the suite {found.name!r} with its claims; choose another directory "
-                "with --out"
+                "(--out, or out= in Python)"
             )
         return found
 

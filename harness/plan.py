@@ -1,6 +1,6 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
@@ -17,6 +17,9 @@ from harness.sources import code_digest, read_anew
 from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
 from harness.targets import PLAIN_DATA, Target, canonical, content_hash, find, load
 from harness.vocabulary import STAGES
+
+MOST_CELLS = 1_000_000
+"""Of one plan: planning so many takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,8 @@ class Plan:
 
     suite: Suite
     trials: list[Planned]
+    hopeless: str = ""
+    """What is wrong with the plugins, if not a single cell can run."""
 
     @property
     def cells(self) -> list[Cell]:
@@ -112,8 +117,12 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    _check_size(suite, training or {})
     read_anew()
     resolver = _Resolver(registry, suite)
+    looks: dict[str, set[str]] = {}
+    broken: dict[str, None] = {}
+    able = False
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
     crossed: dict[_Labels, set[Training]] = {}
@@ -126,6 +135,7 @@ def make_plan(
                 entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
                 known = cells.setdefault(trial.id, set())
                 for probe in probes:
+                    looks.setdefault(probe.use.called, set()).update(_stages(experiment, probe, model))
                     for stage in _stages(experiment, probe, model):
                         cell = _cell(trial, probe, stage, suite.examples)
                         labels = _Labels(model.use.label, task.use.label, probe.use.label, stage)
@@ -133,11 +143,38 @@ def make_plan(
                         if stage in stages and cell.id not in known:
                             known.add(cell.id)
                             entry.cells.append(cell)
+                            wrong = [each.broken.message for each in (model, task, probe) if each.broken]
+                            broken |= dict.fromkeys(wrong)
+                            able = able or not wrong
     if not any(cells.values()):
-        raise RequestError("there is nothing to measure: none of the probes looks at the stages that were asked for")
+        asked = f"; asked for: {', '.join(stages) or 'none'}"
+        raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
     if suite.claims:
         _check_claims(suite, resolver, crossed)
-    return Plan(suite, [each for each in planned.values() if each.cells])
+    return Plan(suite, [each for each in planned.values() if each.cells], "" if able else "; ".join(broken))
+
+
+def _check_size(suite: Suite, training: Ways) -> None:
+    """Refuse what could not even be listed; nothing is resolved for that.
+
+    Raises:
+        RequestError: with the number of cells.
+    """
+    crossed = (
+        len(each.models) * len(each.tasks) * len(each.probes) * len(_listed(each.training))
+        for each in suite.experiments
+    )
+    cells = sum(crossed) * len(_listed(training)) * suite.seeds
+    if cells > MOST_CELLS:
+        raise RequestError(
+            f"{suite.seeds:,} seeds make {cells:,} cells or more, and {MOST_CELLS:,} are the most of one run; ask for "
+            "fewer seeds (--seeds 3) or fewer models, tasks, probes or ways of training"
+        )
+
+
+def _looks(probe: str, stages: Collection[str]) -> str:
+    which = f"looks at the stage {' and '.join(map(repr, stages))} only" if stages else "looks at no stage of those"
+    return f"{probe} {which}"
 
 
 def _ways(

@@ -41,6 +41,11 @@ def build_suite(
     given: dict[str, Any]
     if suite is not None:
         if named:
+            if isinstance(suite, str) and (kind := _kind_named(suite)):
+                raise RequestError(
+                    f"{suite!r} was read as a suite, since no option stands before it; for another {kind}, repeat the "
+                    f"option: --{kind} {suite}"
+                )
             raise RequestError(
                 f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
             )
@@ -53,7 +58,7 @@ def build_suite(
     try:
         built = Suite.model_validate(given)
     except ValidationError as error:
-        lines = explain(error, Suite).replace("experiments.0.", "")
+        lines = explain(error, Suite).replace("experiment 1, ", "")
         raise RequestError(f"the request is wrong:\n{lines}") from None
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
 
@@ -63,6 +68,8 @@ def _listed(kind: str, requests: Requests) -> Iterator[Any]:
     given: dict[str, Any] = {}
     if isinstance(requests, dict) and "name" not in requests:
         for alias, request in requests.items():
+            if alias == "":
+                raise RequestError(f"the alias of {kind} {str(request)!r} is empty; give a word, or leave it out")
             yield _called(alias, _named(kind, request, given))
     elif isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
         yield from (_named(kind, request, given) for request in requests)
@@ -98,12 +105,25 @@ def _named(kind: str, request: Any, given: dict[str, Any]) -> Any:
     )
 
 
+def _kind_named(name: str) -> str:
+    """Of a word that is no suite: the kind that has a plugin of that name; or ""."""
+    plugin, registry = name.partition(":")[0], default_registry()
+    names = {kind: {entry.spec.name for entry in registry.all(kind)} for kind in ("suite", "model", "task", "probe")}
+    if os.path.isfile(name) or plugin in names.pop("suite"):  # noqa: PTH113 - a Path raises if a name is too long
+        return ""
+    return next((kind for kind, known in names.items() if plugin in known), "")
+
+
 def find_suite(name: str) -> Suite:
     """A suite from a file, or a built-in one by name.
 
     Raises:
         RequestError: there is no such file or name, or the file is wrong.
     """
+    file, ending, code = name.partition(".py")
+    if ending and (not code or code.startswith(":")):
+        path = file if file.startswith(("/", ".")) else f"./{file}"
+        raise RequestError(f"{name!r} is Python, not a suite; if a model is in it: --model {path}.py{code or ':NAME'}")
     if name.endswith(".toml") or os.path.isfile(name):  # noqa: PTH113 - a Path raises if a name is too long
         return load_suite(Path(name))
     registry = default_registry()

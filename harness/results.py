@@ -1,5 +1,6 @@
 """The records of a run, as the library hands them out."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -60,6 +61,8 @@ class Results:
             if value not in known:
                 words = [str(each) for each in known]
                 guess = did_you_mean(str(value), words)
+                if name == "seed":
+                    guess = f" A seed is a number: seed={value}." if str(value) in words else ""
                 raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
         kept = [r for r in self.records if all(value in _said(r, name) for name, value in wanted.items())]
         return replace(self, records=tuple(kept), unfiltered=whole)
@@ -121,6 +124,8 @@ def load(run: str | Path) -> Results:
     Raises:
         RequestError: there is no run.
     """
+    if not isinstance(run, str | os.PathLike):
+        raise RequestError(f"a run is named by its directory, for example 'runs/lstm+recall'; received {run!r}")
     said: list[str] = []
     results = read(Path(run), said.append)
     for message in said:

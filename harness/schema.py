@@ -102,7 +102,8 @@ class Training(Strict):
     @model_validator(mode="after")
     def _one_length(self) -> "Training":
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError("give either steps or epochs (set the other one to none)")
+            received = "neither" if self.epochs is None else f"steps={self.steps}, epochs={self.epochs:g}"
+            raise ValueError(f"give either steps or epochs (set the other one to none); received {received}")
         return self
 
 

@@ -43,7 +43,8 @@ class RunDirectory:
                 pass
         except OSError as error:
             raise RequestError(
-                f"cannot write to the run directory {str(self.path)!r}: {error.strerror}; choose another with --out"
+                f"cannot write to the run directory {str(self.path)!r}: {error.strerror}; choose another (--out, or "
+                "out= in Python)"
             ) from error
 
     def write_suite(self, suite: Suite) -> None:

@@ -4,14 +4,18 @@ import json
 import math
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from harness.errors import RequestError, did_you_mean
 from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 Comparison = Literal[">", ">=", "<", "<="]
 
@@ -44,6 +48,8 @@ class Request(Strict):
         if isinstance(value, str):
             return parse_request(value)
         if isinstance(value, dict) and "name" in value:
+            if value.get("alias") == "" and "arguments" not in value:  # with them, it is what a request was written as
+                raise ValueError("the alias is empty; give a word, or leave it out")
             if "arguments" in value:
                 return value
             own = {key: value[key] for key in ("name", "alias") if key in value}
@@ -92,7 +98,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
             raise RequestError(f"cannot read {part!r} in {text!r}: write key=value,key=value")
         if key in arguments:
             raise RequestError(f"{key!r} is given twice in {text!r}; keep one")
-        arguments[key] = _value(value)
+        arguments[key] = parse_value(value)
     return arguments
 
 
@@ -114,7 +120,8 @@ def _split_commas(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
+    """What `key=value` means by its value."""
     if text.lower() == "none":
         # `position=none` is a word for some plugins and None for others; argument validation settles which
         return text
@@ -134,7 +141,7 @@ def format_arguments(arguments: dict[str, Any]) -> str:
 def _format_value(value: Any) -> str:
     if value is None:
         return "none"
-    if isinstance(value, str) and re.fullmatch(r"[^\s,\"'\[\]{}]+", value) and _value(value) == value:
+    if isinstance(value, str) and re.fullmatch(r"[^\s,\"'\[\]{}]+", value) and parse_value(value) == value:
         return value
     return json.dumps(value, separators=(",", ":"), default=str)
 
@@ -293,13 +300,50 @@ def load_suite(path: Path) -> Suite:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise RequestError(f"cannot read the suite {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise RequestError(
+            f"the suite {str(path)!r} is not UTF-8 (byte {error.start + 1}); save it as UTF-8"
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise RequestError(f"the suite {str(path)!r} is not TOML: {error}") from error
     content.setdefault("name", path.stem)
     try:
         return Suite.model_validate(content)
     except ValidationError as error:
         raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
+
+
+def _place(path: Sequence[str | int]) -> str:
+    """Where in a suite, in words: `experiment 1, model 2`; what is several counts from 1."""
+    words: list[str] = []
+    for part in path:
+        if isinstance(part, int) and words:
+            words[-1] = f"{words[-1].removesuffix('s')} {part + 1}"
+        else:
+            words.append(str(part))
+    return ", ".join(words)
+
+
+def _plain(problem: "ErrorDetails") -> str:
+    """What should be there instead, without the words of pydantic."""
+    path = [part for part in problem["loc"] if part not in BRANCHES]
+    key, received = str(path[-1]) if path else "", problem["input"]
+    tables = {"experiments": "[[experiments]]", "claims": "[[claims]]"}
+    if problem["type"] in ("list_type", "model_type"):
+        at = next((str(part) for part in problem["loc"] if part in tables), "")
+        if at and (key == at or problem["type"] == "model_type"):
+            return f"write each as a table under {tables[at]}, with two brackets"
+        if key == "training":
+            return "a list of such tables"
+        if isinstance(received, str | int | float):
+            return f"a list is expected: {key} = [{json.dumps(received)}]"
+        return "a list is expected, in brackets"
+    if problem["type"] == "dict_type":
+        example = {"training": "{steps = 200}"}.get(key, "{name = value}")
+        return f"a table is expected, for example {key} = {example}"
+    if problem["type"] == "too_short":
+        return "it is empty; give at least one"
+    return problem["msg"].removeprefix("Value error, ").replace("Input should", "should")
 
 
 BRANCHES = ("function-before", "str", "float", "list[float]", "list[str]", "dict[str,any]", "list[dict[str,any]]")
@@ -311,7 +355,7 @@ def explain(error: ValidationError, model: type[Strict]) -> str:
     parts: dict[object, type[Strict]] = {"experiments": Experiment, "claims": Claim}
     found: dict[str, list[str]] = {}
     for problem in error.errors(include_url=False):
-        where = ".".join(str(part) for part in problem["loc"] if part not in BRANCHES)
+        where = _place([part for part in problem["loc"] if part not in BRANCHES])
         if problem["type"] == "extra_forbidden":
             key = str(problem["loc"][-1])
             known = parts.get(problem["loc"][0], model) if len(problem["loc"]) > 1 else model
@@ -321,8 +365,9 @@ def explain(error: ValidationError, model: type[Strict]) -> str:
         else:
             received = problem["input"]
             named = isinstance(received, dict) and "text" in received
-            shown = f"in the claim {received['text']!r:.80}" if named else f"received {received!r:.80}"
-            message = f"{problem['msg'].removeprefix('Value error, ')} ({shown})"
-        found.setdefault(where, []).append(message)
+            shown = f" (in the claim {received['text']!r:.80})" if named else f" (received {received!r:.80})"
+            message = _plain(problem) + (shown if where else "")
+        if message not in found.setdefault(where, []):
+            found[where].append(message)
     lines = [f"  {where and f'{where}: '}{'; or: '.join(messages)}" for where, messages in found.items()]
     return "\n".join([*lines[:10], f"  and {len(lines) - 10} more"] if len(lines) > 10 else lines)

@@ -21,11 +21,12 @@ from harness.capabilities import Capabilities
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
 from harness.folders import module_from_file
 from harness.interrupts import import_torch
+from harness.kinds import WORDS, kind_of
 from harness.registry import Entry, Origin, Registry, describe, plugin_error
 from harness.schema import PluginUse
 from harness.sources import file_digest, object_digest, source_digest, text_of
 from harness.specs import KINDS
-from harness.suites import Request, format_arguments
+from harness.suites import Request, format_arguments, parse_value
 
 SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
@@ -61,9 +62,30 @@ def find(registry: Registry, kind: str, name: str) -> Entry:
         if Path(f"{place}.py").is_file():
             raise RequestError(f"there is no {kind} {name!r}; if the file is meant, {place}.py:{attribute}") from None
         distributions = {entry.origin.distribution for entry in registry.all(kind)}
-        if not place or place in distributions or not _importable(place):
-            raise
-        return Entry(KINDS[kind](name, name), Origin("", "", ""))
+        if place and place not in distributions and _importable(place):
+            return Entry(KINDS[kind](name, name), Origin("", "", ""))
+        if hint := _other_writing(registry, kind, name):
+            raise RequestError(f"there is no {kind} {name!r}{hint}") from None
+        raise
+
+
+def _other_writing(registry: Registry, kind: str, name: str) -> str:
+    """How to write what a name that nobody has seems to mean; or ""."""
+    place, _, attribute = name.rpartition(":")
+    known = {entry.spec.name for entry in registry.all(kind)}
+    if len(names := [part.strip() for part in name.split(",")]) > 1:
+        return "; for several, repeat the option: " + " ".join(f"--{kind} {each}" for each in names if each)
+    others = [each for each in ("model", "task", "probe") if name in {e.spec.name for e in registry.all(each)}]
+    if others:
+        return "".join(f"; there is a {each} of that name: --{each} {name}" for each in others)
+    if place in known:
+        return f"; to set an argument of {place}, write {place}:{attribute}=VALUE"
+    if attribute.isidentifier() and ("." in place or not attribute.islower()):
+        top = place.partition(".")[0]
+        missing = place if _importable(top) else top
+        file = f"./{place.replace('.', '/')}.py:{attribute}"
+        return f": no module {missing!r} can be imported from here. A file needs no import: {file}"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +162,9 @@ class Target:
             RequestError: an argument is unknown, missing or of the wrong type or range, or they do not go together.
             PluginError: a default does not fit, or an argument is no plain data.
         """
+        kind, asked, name = kind_of(self.code), self.entry.spec.kind, self.entry.spec.name
+        if kind not in ("", asked) and not self.entry.origin.distribution:
+            raise RequestError(f"{name!r} is {WORDS[kind]}, which is no {asked}; give it as a {kind}: --{kind} {name}")
         values = self._validated(request.arguments)
         defaults = {name: field.default for name, field in self.arguments.model_fields.items()}
         try:
@@ -148,7 +173,6 @@ class Target:
             raise plugin_error(self.entry, "reading its arguments", error, PLAIN_DATA) from error
         plain = TypeAdapter(dict[str, Any]).dump_python(defaults, mode="json", fallback=repr)
         different = {name: value for name, value in resolved.items() if name not in plain or value != plain[name]}
-        name = self.entry.spec.name
         return PluginUse(
             name=name,
             label=f"{name}:{format_arguments(different)}" if different else name,
@@ -213,9 +237,22 @@ class Target:
             elif argument and argument not in given:
                 kind = PluginError
                 lines.append(f"its own default {argument!r} = {problem['input']!r}: {message}")
+            elif problem["type"] == "list_type":
+                lines.append(f"argument {argument!r} = {problem['input']!r}: {_no_list(argument, problem['input'])}")
             else:
                 lines.append(f"argument {argument!r} = {problem['input']!r}: {message}")
         return kind(f"{self.entry.spec.kind} {name!r}: " + "; ".join(lines))
+
+
+def _no_list(argument: str, given: Any) -> str:
+    """Why something is no list, and how to write one."""
+    if not isinstance(given, str) or not given.startswith("["):
+        return f"a list is expected; write {argument}=[{given}]"
+    if not given.endswith("]"):
+        return "the bracket is open; write ] at the end"
+    wrong = [part for part in given[1:-1].split(",") if isinstance(parse_value(part.strip()), str)]
+    shown = ", ".join(repr(part.strip()) for part in wrong if part.strip()[:1] not in ("'", '"')) or repr(given)
+    return f"{shown} is no number (text in a list needs double quotes)"
 
 
 def _keywords(values: BaseModel) -> dict[str, Any]:

@@ -331,7 +331,7 @@ def test_indices_from_1_are_asked_about(tmp_path: Path) -> None:
     assert [pair.good.verb for pair in read_pairs(zero).pairs] == [4, 2]
     with pytest.raises(ValueError, match="line 1: verb = 0, but the words are counted from 1 to 7"):
         read_pairs(write(tmp_path / "c.tsv", f"{COUNTED[0]}\t1\t0"), first_index=1)
-    with pytest.raises(ValueError, match="counted from 0 to 2; say first_index=1 if they are counted from 1"):
+    with pytest.raises(ValueError, match="counted from 0 to 2; say first_index=1 if the words are counted from 1"):
         read_pairs(write(tmp_path / "d.tsv", "They all walk\tThey all walks\t1\t2", "A b c\tA b d\t0\t3"))
 
 

@@ -266,11 +266,11 @@ def test_a_suite_with_claims_may_be_run_in_part() -> None:
     ("training", "said"),
     [
         ({"stpes": 3}, "Did you mean 'steps'"),
-        ({"lr": -1}, "lr: Input should be greater than 0"),
+        ({"lr": -1}, "lr: should be greater than 0"),
         ({"steps": 3, "epochs": 2}, "either steps or epochs"),
-        ({"steps": True}, "steps: Input should be a number"),
+        ({"steps": True}, "steps: should be a number"),
         *(
-            ({name: value}, f"{name}: Input should be (a finite number|greater than)")
+            ({name: value}, f"{name}: should be (a finite number|greater than)")
             for name in ("lr", "weight_decay", "clip", "epochs")
             for value in (math.inf, math.nan, "inf", "nan")
         ),
@@ -389,13 +389,16 @@ value = 0.5
         ("[[experiments]]\nmodel = ['lstm']\n", "Did you mean 'models'"),
         ("seeds = 2\n", "experiments: missing"),
         ("seeds = 0\n[[experiments]]\nmodels = ['lstm']\n", "seeds"),
-        ("seeds = true\n[[experiments]]\nmodels = ['lstm']\n", "seeds: Input should be a number"),
-        ("experiments = 3\n", "experiments: Input should be a valid list"),
-        ("[[experiments]]\nmodels = [3]\n", "experiments.0.models.0: name a plugin: .*received 3"),
-        ("[[experiments]]\nmodels = ['lstm']\ntraining = 3\n", "0.training: .*valid dictionary .*; or: .*valid list"),
-        ("[[experiments]]\nmodels = ['lstm']\ntraining = []\n", "0.training: .*; or: .*at least 1 item"),
+        ("seeds = true\n[[experiments]]\nmodels = ['lstm']\n", "seeds: should be a number"),
+        ("experiments = 3\n", r"experiments: write each as a table under \[\[experiments\]\]"),
+        ("[[experiments]]\nmodels = [3]\n", "experiment 1, model 1: name a plugin: .*received 3"),
+        (
+            "[[experiments]]\nmodels = ['lstm']\ntraining = 3\n",
+            "training: a table .*; or: a list of such tables",
+        ),
+        ("[[experiments]]\nmodels = ['lstm']\ntraining = []\n", "experiment 1, training: .*; or: .*give at least one"),
         *((f"name = '{name}'\n[[experiments]]\nmodels = ['lstm']\n", "becomes a folder") for name in NO_FOLDERS),
-        (CLAIMED + "at = {a = 1}\n", "claims.0.at: Input should be a valid number .*; or: .* valid string"),
+        (CLAIMED + "at = {a = 1}\n", "claim 1, at: should be a valid number .*; or: .* valid string"),
         (CLAIMED + "at = []\n", r"`at` = \[\] is no place.* \(in the claim 'it works'\)"),
     ],
 )

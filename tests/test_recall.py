@@ -118,7 +118,7 @@ def test_outputs_that_are_no_numbers_have_no_score() -> None:
 
 def test_an_empty_range_is_refused() -> None:
     """Before anything is built."""
-    with pytest.raises(RequestError, match="swap them"):
+    with pytest.raises(RequestError, match="train_min = 9 is larger than train_max = 3; give both"):
         load(find(default_registry(), "task", "recall")).resolve(
             Request.model_validate("recall:train_min=9,train_max=3")
         )

@@ -41,15 +41,15 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"training": ["steps=3"]}, "or a list of them; received"),
         ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
         ({"jobs": "2"}, "received '2'"),
-        ({"seeds": 0}, "seeds: Input should be greater than or equal to 1"),
-        ({"seeds": True}, "seeds: Input should be a number"),
-        ({"examples": 0}, "examples: Input should be greater than or equal to 1"),
-        ({"tasks": []}, "tasks: List should have at least 1 item"),
+        ({"seeds": 0}, "seeds: should be greater than or equal to 1"),
+        ({"seeds": True}, "seeds: should be a number"),
+        ({"examples": 0}, "examples: should be greater than or equal to 1"),
+        ({"tasks": []}, "tasks: it is empty; give at least one"),
         ({"stages": "final"}, "there is no stage 'final'; choose from initial, trained"),
         ({"stages": []}, "nothing to measure"),
         ({"training": {"steps": None}}, "wrong:\n  give either steps or epochs"),
-        ({"models": 3}, r"models.0: name a plugin: 'gpt:layers=4', .* \(received 3\)"),
-        ({"models": [{"layers": 4}]}, "models.0: name a plugin"),
+        ({"models": 3}, r"model 1: name a plugin: 'gpt:layers=4', .* \(received 3\)"),
+        ({"models": [{"layers": 4}]}, "model 1: name a plugin"),
         ({"models": Suite}, "'harness.suites:Suite': argument 'experiments' is missing"),
         ({"device": None}, "there is no device None; choose cpu or cuda"),
         ({"suite": "recall"}, "leave out the models, or the suite"),
@@ -57,6 +57,15 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"suite": "recall", "models": None, "probes": ["speed"]}, "leave out the probes, or the suite"),
         ({"suite": "gpt:layers=4", "models": None}, "There is a model of that name: give it with --model gpt:layers=4"),
         ({"suite": "x" * 300, "models": None}, "there is no suite 'xxx"),
+        ({"models": None}, r'nothing to measure: give models=\["lstm"\]'),
+        ({"models": {"": "lstm"}}, "the alias of model 'lstm' is empty"),
+        ({"seeds": "3"}, "seeds is a whole number, for example seeds=3; received '3'"),
+        ({"examples": 8.0}, "examples is a whole number"),
+        ({"stages": 3}, "stages is one of initial, trained, or a list of them; received 3"),
+        ({"stages": [3]}, "there is no stage 3"),
+        ({"out": 3}, "out is a directory, for example out=.*; received 3"),
+        ({"out": ""}, "out is a directory"),
+        ({"out": __file__}, "choose another .*out= in Python"),
     ],
 )
 def test_a_wrong_call_is_refused(wrong: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -116,7 +125,7 @@ def test_results_are_filtered(results: Results, wanted: dict[str, Any], count: i
         ({"task": "copy"}, "no task 'copy'. There are: recall"),
         ({"probe": "acuracy"}, "Did you mean 'accuracy'"),
         ({"seed": 7}, "no seed 7. There are: 0, 1"),
-        ({"seed": "0"}, "no seed '0'"),
+        ({"seed": "0"}, "no seed '0'. A seed is a number: seed=0. There are: 0, 1"),
         ({"status": "faild"}, "Did you mean 'failed'.* There are: ok, skipped, failed"),
         ({"stage": "final"}, "There are: initial, trained"),
     ],
@@ -264,6 +273,8 @@ def test_a_run_is_loaded_with_its_suite(tmp_path: Path) -> None:
         assert len(harness.load(tmp_path)) == 1
     with pytest.raises(RequestError, match="there is no run in"):
         harness.load(tmp_path / "elsewhere")
+    with pytest.raises(RequestError, match=r"named by its directory, .*; received 3"):
+        harness.load(3)  # type: ignore[arg-type]
 
 
 def test_the_package_shows_what_it_offers() -> None:

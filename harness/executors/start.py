@@ -29,7 +29,7 @@ def start() -> BaseContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.runner"])
     resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
-    with interrupts_held(), _room_for_a_socket():
+    with interrupts_held(), _room_for_a_socket(), _without_the_current_folder():
         forkserver.ensure_running()
     return context
 
@@ -44,6 +44,21 @@ def _room_for_a_socket() -> Iterator[None]:
         yield
     finally:
         tempfile.tempdir = chosen
+
+
+@contextmanager
+def _without_the_current_folder() -> Iterator[None]:
+    """The server is a `python -c`, which would take a `harness.py` or `torch.py` in the current folder for the real."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def stop() -> None:

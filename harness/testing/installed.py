@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from torch import nn
 
-from harness.contracts import Task
 from harness.errors import PluginError, RequestError, did_you_mean
+from harness.kinds import kind_of
 from harness.registry import Entry, Registry, describe
 from harness.suites import Request
 from harness.targets import Target, find, load
@@ -134,14 +133,17 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
 
 
 def _kind(code: Any) -> str:
-    if inspect.isclass(code) and issubclass(code, Task):
-        return "task"
-    if inspect.isclass(code) and issubclass(code, nn.Module):
-        return "model"
+    if kind := kind_of(code):
+        return kind
     try:
         arguments = set(inspect.signature(code).parameters)
     except (TypeError, ValueError):  # of compiled code; the check `loads` says so
         arguments = set()
-    if not inspect.isclass(code) and "subject" in arguments:
-        return "probe"
-    return "model" if {"vocab_size", "interface"} & arguments else "probe"
+    if {"vocab_size", "interface"} & arguments:
+        return "model"
+    if inspect.isclass(code) and "__call__" not in dir(code):
+        raise RequestError(
+            f"{code.__name__!r} is neither a torch.nn.Module, nor a harness.Task, nor a probe (a function of a "
+            "subject, or a class of objects that are called with one)"
+        )
+    return "probe"

@@ -23,6 +23,9 @@ def check_folder(path: str, gguf_file: str | None) -> None:
         ValueError: saying which file is missing.
     """
     folder = Path(path)
+    if folder.is_file():
+        gguf = f",gguf_file={folder.name}" if folder.suffix == ".gguf" else ""
+        raise ValueError(f"{path!r} is a file; give its folder: path={folder.parent}{gguf}")
     if not folder.is_dir():
         hint = "to download a model of that name from the Hugging Face hub, add hub=true"
         raise ValueError(f"there is no folder {path!r} (from {str(Path.cwd())!r}); {hint}")

@@ -147,6 +147,8 @@ class MinimalPairs(Task):
         start: str,
     ) -> None:
         """Refuse a file that is not there, or has a line that cannot be read."""
+        if file.is_dir():
+            raise ValueError(f"{str(file)!r} is a folder; name the file in it, for example file={file / 'pairs.jsonl'}")
         if not file.is_file():
             there = [each.name for each in file.parent.iterdir()] if file.parent.is_dir() else []
             guess = did_you_mean(file.name, there)

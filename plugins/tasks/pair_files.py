@@ -109,7 +109,7 @@ def read_pairs(
         there = ", ".join(offers) or "nothing"
         raise ValueError(f"no pair of {str(path)!r} can be scored by {chosen}; the file offers {there}")
     if scoring == "auto" and chosen == "sentence":
-        _check_marks(path, found)
+        _check_marks(path, found, first_index)
     pairs = [ways[chosen] for _, ways in found if chosen in ways]
     others = [line for line, ways in found if chosen not in ways]
     left_out = {f"the file does not offer {chosen} for them": others} if others else {}
@@ -210,7 +210,7 @@ def _fits(good: Sequence[str], bad: Sequence[str], verb: int, subject: int | Non
     return way == "one_prefix" or (way == "two_prefix" and (subject is None or good[subject] != bad[subject]))
 
 
-def _check_marks(path: Path, found: Sequence[Offered]) -> None:
+def _check_marks(path: Path, found: Sequence[Offered], first_index: Literal[0, 1] | None) -> None:
     """Refuse marks that no pair can be scored by, rather than to leave them unused."""
     for line, ways in found:
         pair = ways.get("sentence")
@@ -219,8 +219,15 @@ def _check_marks(path: Path, found: Sequence[Offered]) -> None:
             raise ValueError(
                 f"{path}, line {line}: no pair can be scored by its marked verb (here {good!r} and {bad!r}): either it "
                 "differs and all words before it are the same, or it is the same and they differ. Say scoring=sentence "
-                "to compare whole sentences, or first_index=1 if the words are counted from 1"
+                f"to compare whole sentences, or {_other_base(first_index)}"
             )
+
+
+def _other_base(first_index: int | None) -> str:
+    """How to say that words are counted differently."""
+    other = 0 if first_index else 1
+    given = "" if first_index is None else f" instead of first_index={first_index}"
+    return f"first_index={other}{given} if the words are counted from {other}"
 
 
 def _cell(value: Any) -> str:
@@ -232,9 +239,10 @@ def _index(where: str, name: str, value: Any, words: int | None = None, base: in
     if not (cell := _cell(value)):
         return None
     if not re.fullmatch(r"\d+", cell):
-        raise ValueError(f"{where}: {name} = {cell!r}, where a number is expected")
+        raise ValueError(f"{where}: {name} = {cell!r}, where a number is expected, 0 or more")
     if words is not None and not base <= int(cell) < words + base:
-        hint = "; say first_index=1 if they are counted from 1" if int(cell) == words else ""
+        outside = {0: words, 1: 0}  # what only the other way of counting has
+        hint = f"; say {_other_base(base or None)}" if int(cell) == outside[base] else ""
         raise ValueError(f"{where}: {name} = {cell}, but the words are counted from {base} to {words - 1 + base}{hint}")
     return int(cell) - (0 if words is None else base)
 

@@ -120,13 +120,14 @@ def rows(pair: Pair, scoring: str, tokenizer: Tokenizer, start: int | None) -> l
     (before, right), (before_bad, wrong) = (split(each) for each in (good, bad))
     if not before or not before_bad:
         raise Unscorable("nothing stands before the word, and there is no start token")
+    unknown = [each.count(tokenizer.unknown) for each in (right, wrong) if tokenizer.unknown is not None]
     if (before, right) == (before_bad, wrong):
-        raise Unscorable("both sentences have the same tokens")
+        why = ": the tokenizer does not know some of their words" if any(unknown) else ""
+        raise Unscorable(f"both sentences have the same tokens{why}")
     if before != before_bad and scoring == "sentence":
         raise Unscorable("the sentences differ in their first token, which no start token comes before")
     if before != before_bad and scoring == "one_prefix":
         raise Unscorable("the words before the verb have other tokens in the two sentences")
-    unknown = [each.count(tokenizer.unknown) for each in (right, wrong) if tokenizer.unknown is not None]
     if any(unknown) and (scoring != "sentence" or unknown[0] != unknown[1]):
         raise Unscorable("the tokenizer does not know the word")
     ends = before == before_bad and _begins(right, wrong, tokenizer)

@@ -61,7 +61,10 @@ class Recall(Task):
     def check_arguments(train_min: int, train_max: int, distances: Sequence[int]) -> None:
         """Refuse an empty range."""
         if train_min > train_max:
-            raise ValueError(f"train_min = {train_min} is larger than train_max = {train_max}; swap them")
+            raise ValueError(
+                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
+                "large as train_min"
+            )
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:
