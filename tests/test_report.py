@@ -277,6 +277,22 @@ def test_no_line_is_wider_than_asked(width: int, layers: int, xs: list[int], sca
     assert max(map(len, text.split("\n"))) <= width
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_names_that_claims_use_stay_whole_in_headers(width: int) -> None:
+    """A header breaks before the unit, never within the name."""
+    found = [factor(1.0, "flat", name=f"below_{i}_per_cent", unit="distractors, all of them") for i in range(4)]
+    text = render([record(*found)], width=width)
+    assert all(f"below_{i}_per_cent" in text for i in range(4))
+
+
+def test_verdicts_take_the_width_that_there_is() -> None:
+    """Where a table is split, no part has broken verdicts beside an empty half of the page."""
+    words = "not within what was measured (100)"
+    records = [record(factor(1.0, words), factor(0.5, words, name="other"), seed=seed) for seed in range(3)]
+    assert lines(render(records, width=140), words) == [f"lstm 26,834 3 1.00 {words} 3/3 0.500 {words} 3/3"]
+    assert lines(render(records, width=60), words) == [f"lstm 0.500 {words} 3/3"]
+
+
 def test_lines_break_at_blanks_and_commas() -> None:
     """And a word that is too long stays whole."""
     assert break_lines("gpt:layers=4,position=none", 16) == "gpt:layers=4,\nposition=none"
