@@ -27,6 +27,13 @@ from harness.attention import Layer, select
 from harness.contracts import seeded
 from harness.errors import RequestError
 
+COLUMNS = (
+    "attention is that of the query to what is cut (a mean where several layers and heads are); leak, how far later "
+    "outputs still move when the cut tokens are swapped (0: nothing comes through); before, how far earlier ones do "
+    "(0: no look ahead); effect, the largest change that the cut makes to the outputs at the query"
+)
+"""What the columns of `by_role` and `by_head` mean."""
+
 
 class EdgeCut:
     """Cut the attention from all later queries to a token, in all layers and heads, and score the task again.
@@ -123,11 +130,20 @@ class EdgeCut:
             whole,
             {name: found[name] for name in names},
             role_shares(whole.looks, layers, masks),
-            "cut",
+            row_label="cut",
+            about="scores when attention to each role is cut",
         )
         shares = head_shares(whole.looks, layers, masks["cue"])
         names = [name for name in (*chosen, "query alone", "query alone, sham") if name in found]
-        yield table("by_head", task, whole, {name: found[name] for name in names}, shares, "cue cut in")
+        yield table(
+            "by_head",
+            task,
+            whole,
+            {name: found[name] for name in names},
+            shares,
+            row_label="cue cut in",
+            about="scores when the cue is cut in one layer or head, or for the query alone",
+        )
         yield from reliance(subject, whole, found)
         if "first position" in found:
             yield first_position(subject, whole, found["first position"], moved=False)
@@ -235,7 +251,14 @@ def second_metric(task: Task) -> str | None:
 
 
 def table(
-    name: str, task: Task, whole: Untouched, outcomes: dict[str, Outcome], shares: dict[str, Share], row_label: str
+    name: str,
+    task: Task,
+    whole: Untouched,
+    outcomes: dict[str, Outcome],
+    shares: dict[str, Share],
+    *,
+    row_label: str,
+    about: str,
 ) -> Matrix:
     """Attention and causal effect side by side."""
     metrics = [metric for metric in (task.headline, second_metric(task)) if metric]
@@ -252,6 +275,8 @@ def table(
         columns=["attention", *metrics, "leak", "before", "effect"],
         row_label=row_label,
         column_label="",
+        about=about,
+        meaning=COLUMNS,
         headline=True,
     )
 

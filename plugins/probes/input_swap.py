@@ -96,13 +96,17 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             what_counts, [skill(metric, value) for value in values], [skill_error(metric, error) for error in errors]
         )
     untouched, _, others, old = values
-    for effect, after, verdict in (("cue_effect", old, words), ("distractor_effect", others, None)):
+    for effect, after, verdict, about in (
+        ("cue_effect", old, words, "how far the score against the old answer falls when the cue is swapped"),
+        ("distractor_effect", others, None, "how far the score falls when the distractors are swapped"),
+    ):
         yield Scalar(
             name=effect,
             unit=metric.unit,
             value=untouched - after,
             verdict=verdict,
             meaning=WORDS[verdict] if verdict else None,
+            about=about,
             headline=True,
         )
 
