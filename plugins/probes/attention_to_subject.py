@@ -119,7 +119,7 @@ class AttentionToSubject:
             unit="ratio",
             value=times,
             standard_error=error,
-            about="that share as a multiple of what a head gives that looks everywhere alike",
+            about="the share of sharpest_head as a multiple of that of a head that looks everywhere alike",
             headline=True,
         )
         yield from left_out(layers)
