@@ -252,17 +252,19 @@ def test_curves_along_the_same_places_share_a_table() -> None:
     def along(name: str, unit: str = "share", xs: list[float] | None = None) -> Curve:
         return curve([0.5] * len(xs or places), xs or places, name=name, unit=unit)
 
-    curves = [along("cut"), along("sham"), along("loss", "nats"), along("far", xs=[1, 2])]
+    sham = along("sham").model_copy(update={"y_label": "another position is cut"})
+    curves = [along("cut").model_copy(update={"y_label": "cut"}), sham, along("loss", "nats"), along("far", xs=[1, 2])]
     text = render([record(*curves, model=model) for model in ("gpt", "lstm")])
     shared, loss, far = (block for block in text.split("\n\n") if "shape" in block)
     assert lines(shared, "share", "by") == ["cut, sham (share) by distance (tokens)"]
-    assert [line.split()[:2] for line in shared.split("\n")[3:]] == [
+    assert [line.split()[:2] for line in shared.split("\n")[3:7]] == [
         ["cut", "gpt"],
         ["cut", "lstm"],
         ["sham", "gpt"],
         ["sham", "lstm"],
     ]
-    assert [block.split()[0] for block in (loss, far)] == ["loss", "far"]
+    assert shared.split("\n")[7:] == ["sham: another position is cut"]
+    assert [block.split()[0].strip(":") for block in (loss, far)] == ["loss", "far"]
 
 
 def test_a_single_place_that_the_summary_has_makes_no_table() -> None:

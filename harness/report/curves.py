@@ -77,8 +77,11 @@ def _curve_table(names: list[str], rows: list[Row], ascii: bool) -> Table:
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
     unit = "" if first.unit == "ratio" and " / " in first.y_label else first.unit
-    called = ", ".join(_called(name, firsts[name].y_label) for name in names)
-    return Table(columns, _title(called, unit, first.x_label), notes)
+    called = [_called(name, firsts[name].y_label) for name in names]
+    if len(names) > 1:
+        notes += [each for each in called if ": " in each]
+        called = names
+    return Table(columns, _title(", ".join(called), unit, first.x_label), notes)
 
 
 def _below(

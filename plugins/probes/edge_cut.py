@@ -292,23 +292,27 @@ def by_distance(
         found = [outcomes.get(condition, {}).get(cut) for condition in conditions]
         return [outcome.scores if outcome else none for outcome in found]
 
-    def curve(name: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
+    def curve(name: str, y_label: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
         return Curve(
             name=name,
             unit=unit,
             x=[condition.x for condition in conditions],
             y=y,
             x_label=task.axis,
-            y_label=name.replace("_", " "),
+            y_label=y_label,
             inside=[condition.inside for condition in conditions],
             standard_errors=errors,
             headline=errors is not None,
         )
 
     whole = [each.scores for each in untouched.values()]
-    for name, scores in (("untouched", whole), ("cue_cut", under("cue")), ("sham_cut", under("sham"))):
+    for name, y_label, scores in (
+        ("untouched", "score without a cut", whole),
+        ("cue_cut", "score with all attention to the cue cut", under("cue")),
+        ("sham_cut", "score with a random other position cut instead", under("sham")),
+    ):
         values = [each.metrics[task.headline] for each in scores]
         errors = [each.errors[task.headline] for each in scores]
-        yield curve(name, task.metrics[task.headline].unit, values, errors)
+        yield curve(name, y_label, task.metrics[task.headline].unit, values, errors)
     leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
-    yield curve("leak_by_distance", "outputs", leaks)
+    yield curve("leak_by_distance", "leak through the cue's cut", "outputs", leaks)

@@ -75,14 +75,18 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             scores = subject.score(changed)
             pair = task.summarise(scores)[name], task.standard_errors(scores)[name]
             found.setdefault(key, []).append(pair)
-    for key in ("untouched", "follows_cue", "keeps_answer"):
+    for key, y_label in (
+        ("untouched", "score without a swap"),
+        ("follows_cue", "score after the cue is swapped, against the answer that is then right"),
+        ("keeps_answer", "score after the distractors are swapped"),
+    ):
         yield Curve(
             name=key,
             unit=metric.unit,
             x=[condition.x for condition in used],
             y=[value for value, _ in found[key]],
             x_label=f"{task.axis}, conditions {group!r}" if group else task.axis,
-            y_label=key.replace("_", " "),
+            y_label=y_label,
             inside=[condition.inside for condition in used],
             standard_errors=[error for _, error in found[key]],
             headline=True,
