@@ -158,7 +158,7 @@ def _decide_once(claim: Claim, value: float, reference: float, error: float) -> 
     if math.isnan(error):
         return "undecided", UNKNOWN_ERROR
     if abs(difference(value, reference)) < claim.margin:
-        return "undecided", f"within the margin of {claim.margin:g}"
+        return "undecided", _within_margin(claim)
     return "undecided", "within two standard errors"
 
 
@@ -184,7 +184,14 @@ def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject:
         return UNKNOWN_ERROR
     if any(errors[seed] for seed in numbers):
         return f"{subject} within two standard errors"
-    return f"{subject} within the margin of {claim.margin:g}"
+    return f"{subject} {_within_margin(claim)}"
+
+
+def _within_margin(claim: Claim) -> str:
+    """What is said of a difference smaller than the margin, and what would decide."""
+    text = f"within the margin of {claim.margin:g}; a difference of that size, either way, would decide"
+    equal = "=" in claim.comparison
+    return f"{text} (without a margin, {claim.comparison} holds for equal numbers)" if equal else text
 
 
 def _gap_text(gaps: Mapping[int, MissingError]) -> str:

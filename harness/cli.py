@@ -182,8 +182,8 @@ def run(
     click.echo(_rendered(results.records, asked, form))
     if form == "text":
         click.echo(
-            f"\n{_count(len(results), 'record')} in {out}/records. "
-            f"Again: harness report {out}   For a notebook: --format csv"
+            f"\n{_count(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
+            f"Show them again: harness report {out}   (as data: --format csv)"
         )
     context.exit(1 if any(record.status == "failed" for record in results) else 0)
 

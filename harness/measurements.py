@@ -85,6 +85,8 @@ class Scalar(Measured):
     """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
     meaning: str | None = None
     """What those words mean, with their thresholds, as reports explain them (see `harness.statistics.MEANINGS`)."""
+    about: str = ""
+    """What the number is, in a phrase, where its name does not tell; reports explain it under its name."""
     standard_error: Annotated[float | None, AfterValidator(_known)] = None
     """Of the value, from the examples of this seed; None where it is not known."""
     headline: bool = False
@@ -164,6 +166,10 @@ class Matrix(Measured):
     """What the rows are, for example `layer and head`."""
     column_label: str
     """What the columns are."""
+    about: str = ""
+    """What the table shows, in a phrase, for its title; "" for what the rows and columns are."""
+    meaning: str = ""
+    """What its columns mean, as reports explain them, where their names do not tell."""
     headline: bool = False
     """Whether summary tables show it."""
 

@@ -47,7 +47,7 @@ MIXES = (
     "not independent (does it normalise over the batch, or take the batch's axis for time?)"
 )
 NOT_CAUSAL = (
-    "it is not causal: changing the last {last} of {length} tokens changes outputs before them; scores of tasks that "
+    "it is not causal: changing the last {last}of {length} tokens changes outputs before them; scores of tasks that "
     "predict the next token mean nothing, since it can read the answer (a model that is to see all says so: "
     'sees = "all")'
 )
@@ -135,7 +135,7 @@ def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[s
         for sample, before in ran:
             if cut := reads_ahead(lambda tokens: _run(model, tokens), sample, before, allowed):
                 length = sample.shape[1]
-                found.append(NOT_CAUSAL.format(last=length - cut, length=length))
+                found.append(NOT_CAUSAL.format(last="" if cut == length - 1 else f"{length - cut} ", length=length))
                 break
     return found
 

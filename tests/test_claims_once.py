@@ -35,7 +35,12 @@ CLEAR = "measured once, and clear by more than two standard errors"
         (0.95, {"error": None}, "undecided", "measured once, and the standard error of this number is not known"),
         (0.94, {"margin": 0.03}, "undecided", "within two standard errors"),
         (0.96, {"margin": 0.03}, "holds", CLEAR),
-        (0.901, {"margin": 0.1}, "undecided", "within the margin of 0.1"),
+        (
+            0.901,
+            {"margin": 0.1},
+            "undecided",
+            "within the margin of 0.1; a difference of that size, either way, would decide",
+        ),
         (NAN, {}, "undecided", "measured once, and there is no number (NaN)"),
         (0.95, {"seeds": "median"}, "holds", CLEAR),
     ],

@@ -294,7 +294,7 @@ def test_one_is_not_counted_as_many() -> None:
     planned = harness(*words, "--dry-run").stdout
     assert ", 1 step, lr" in planned
     assert "1 trial, 1 cell;" in planned
-    assert "\n1 record in runs" in harness(*words, "--examples", "8").stdout
+    assert "\n1 record is in runs" in harness(*words, "--examples", "8").stdout
     epochs = ["run", "--model", "lstm", "--task", "farm_agreement", "--training", "epochs=1", "--dry-run"]
     assert ", 1 epoch, lr" in harness(*epochs).stdout
 

@@ -428,7 +428,7 @@ def test_a_task_without_marks_is_read_at_its_ends_and_says_so() -> None:
     labels = [found[name].y_label for name in ("cue_gradient", "reach", "along_loss")]  # type: ignore[union-attr]
     assert labels == [
         "gradient at the first token",
-        "gradient at the first token relative to that at the last token",
+        "gradient at the first token / at the last token",
         "gradient along the loss at the first token",
     ]
 

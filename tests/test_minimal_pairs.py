@@ -269,11 +269,11 @@ def test_pairs_that_cannot_be_scored_are_counted_and_named(tmp_path: Path) -> No
         "3 pairs scored by one_prefix, 3 not scored",
         "start token before every text: <s> (1)",
         "2 pairs not scored, since the file does not offer one_prefix for them: line 3, 6",
-        "1 pairs not scored, since the tokenizer does not know the word: line 2",
-        "1 pairs without marks of subject and verb, since the file does not say where they are: line 4",
-        "1 pairs without marks of subject and verb, since the subject does not come before the verb: line 5",
+        "1 pair not scored, since the tokenizer does not know the word: line 2",
+        "1 pair without marks of subject and verb, since the file does not say where they are: line 4",
+        "1 pair without marks of subject and verb, since the subject does not come before the verb: line 5",
     ]
-    with pytest.raises(ValueError, match=r"no pair of .* can be scored: 1 pairs not scored, since the tokenizer"):
+    with pytest.raises(ValueError, match=r"no pair of .* can be scored: 1 pair not scored, since the tokenizer"):
         MinimalPairs(Letters(), file=table(tmp_path, lines[1]))
 
 
@@ -283,7 +283,7 @@ def test_the_start_token_is_chosen_and_recorded(tmp_path: Path) -> None:
     task = MinimalPairs(Letters(), file=path, scoring="sentence", start="none")
     assert task.notes[1] == "no start token"
     assert task.notes[2] == (
-        "1 pairs not scored, since the sentences differ in their first token, which no start token comes before: line 2"
+        "1 pair not scored, since the sentences differ in their first token, which no start token comes before: line 2"
     )
     assert task.evaluate(ALL, 9, torch.Generator()).tokens[0, 0] == ord("K")
     assert MinimalPairs(Letters(), file=path, start="<s>").evaluate(ALL, 9, torch.Generator()).tokens[0, 0] == 1
@@ -337,7 +337,7 @@ def test_the_user_may_say_where_the_subject_is(tmp_path: Path) -> None:
     cue = task.evaluate(ALL, 9, torch.Generator()).cue
     assert cue is not None
     assert sorted(set(cue.tolist())) == [-1, len("The keys"), len("Three old keys")]
-    unmarked = "1 pairs without marks of subject and verb, since"
+    unmarked = "1 pair without marks of subject and verb, since"
     assert task.notes[-1] == f"{unmarked} no subject stands before of/that: line 3"
     task = MinimalPairs(Letters(), file=path, subject=1)
     second = task.evaluate(ALL, 9, torch.Generator()).cue

@@ -18,7 +18,7 @@ from harness.errors import RequestError
 from harness.report import can_draw, render, rows
 from harness.report.export import COLUMNS
 from harness.report.layout import break_lines
-from harness.schema import Matrix, Record, Scalar
+from harness.schema import Curve, Matrix, Record, Scalar
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
 
@@ -68,7 +68,7 @@ def test_one_model_with_three_seeds() -> None:
     assert lines(text, "lstm") == ["lstm 26,834 3 0.610 [0.600..0.640] exponential 3/3"]
     assert "3 records: all ok." in text
     assert "Evaluation: at most 256 examples per condition, seeds 0-2." in text
-    assert "with a probability of 75%" in " ".join(text.split())
+    assert "With 3 seeds, [lowest..highest] covers the median over all seeds in 3 of 4 cases." in " ".join(text.split())
 
 
 def test_verdicts_are_counted_over_seeds() -> None:
@@ -98,19 +98,22 @@ def test_a_curve_shows_median_and_range_where_seeds_differ() -> None:
     assert [line.split() for line in table[:5] if not line.startswith("-")] == [
         ["model", "seeds", "1", "10", "20", "50*", "100*", "shape"],
         ["lstm", "median", "1.00", "1.00", "1.00", "0.900", "0.800", "████▇"],
-        ["min", "0.200"],
-        ["max", "0.900"],
+        ["min", "1.00", "1.00", "1.00", "0.895", "0.200"],
+        ["max", "1.00", "1.00", "1.00", "0.900", "0.900"],
     ]
     assert "* beyond the trained range" in text
 
 
 def test_one_seed_is_called_one_seed() -> None:
-    """It is shown, and said not to be a result."""
-    text = render([record(curve([1, 1, 1, 1, 1]))])
-    assert "1 seed is not a result; run more with --seeds 3." in text
-    assert "probability" not in text
-    mixed = render([record(factor(1.0)), *(record(factor(1.0), model="gpt", seed=s) for s in range(3))])
-    assert lines(mixed, "not a result") == ["lstm: 1 seed is not a result; run more with --seeds 3."]
+    """Once in a report, however many probes measured it; not of times, on which seeds have no say."""
+    text = render([record(curve([1, 1, 1, 1, 1])), record(factor(1.0), probe="leak")])
+    assert lines(text, "One seed") == ["One seed only: the spread over seeds is unknown; --seeds 3."]
+    assert "cases" not in text
+    several = [record(factor(1.0), model="gpt", seed=s) for s in range(3)]
+    mixed = lines(render([record(factor(1.0)), *several]), "One seed")
+    assert mixed == ["One seed only of lstm on recall: the spread over seeds is unknown; --seeds 3."]
+    assert not lines(render(several), "One seed")
+    assert not lines(render([record(factor(1.0, name="forward", unit="ms"), probe="speed")]), "One seed")
 
 
 def test_failed_and_skipped_cells_are_listed_with_their_reason() -> None:
@@ -189,7 +192,7 @@ def test_a_matrix_shows_medians_and_where_seeds_differ() -> None:
     records = [record(matrix(v, ["1.1", "1.2"], ["subject", "start"]), seed=s) for s, v in enumerate(values)]
     text = render(records)
     assert lines(text, "1.1") == ["1.1 0.100 0.200", "Seeds differ most at 1.1, subject: 0.100..0.990"]
-    assert "attention: head (share) by role: lstm, median of 3 seeds" in text
+    assert "attention: lstm, head by role (share, median of 3 seeds)" in text
 
 
 def test_repeated_words_are_not_seeds() -> None:
@@ -197,7 +200,7 @@ def test_repeated_words_are_not_seeds() -> None:
     words = ["the", "cow", "the"]
     square = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]
     text = render([record(matrix(square, words, words), curve([0.7, 0.8, 0.9], words))])
-    assert lines(text.split("How to read")[0], "the ") == [
+    assert lines(text.split("after training")[1].split("How to read")[0], "the ") == [
         "model the cow the",
         "head the cow the",
         "the 1.00 0 0",
@@ -209,14 +212,14 @@ def test_repeated_words_are_not_seeds() -> None:
 def test_an_axis_without_a_name_is_not_mentioned() -> None:
     """A matrix whose columns are of several kinds."""
     unnamed = matrix([[0.5]], ["1.1"], ["cue"]).model_copy(update={"column_label": ""})
-    assert "attention: head (share): lstm, 1 seed" in render([record(unnamed)])
+    assert "attention: lstm, head (share, 1 seed)" in render([record(unnamed)])
 
 
 def test_matrices_of_other_shapes_are_counted() -> None:
     """A seed whose rows are called differently is no seed of the same matrix; an empty matrix is no crash."""
     records = [record(matrix([[0.5]], [name], ["cue"]), seed=s) for s, name in enumerate(["a", "a", "b"])]
     text = render(records)
-    assert "lstm, median of 2 seeds" in text
+    assert "lstm, head by role (share, median of 2 seeds)" in text
     assert "1 seed with other rows or columns not shown" in text
     assert "attention" in render([record(matrix([], [], []), curve([], []))])
 
@@ -239,6 +242,44 @@ def test_long_matrices_say_what_they_leave_out() -> None:
     names = [str(row) for row in range(144)]
     text = render([record(matrix([[0.5]] * 144, names, ["cue"]))])
     assert "40 of 144 rows shown; all of them: --format csv" in text
+
+
+def test_curves_along_the_same_places_share_a_table() -> None:
+    """A line for each curve and model, so that they can be compared; other places or units make another table."""
+
+    places = [1.0, 2.0, 3.0]
+
+    def along(name: str, unit: str = "share", xs: list[float] | None = None) -> Curve:
+        return curve([0.5] * len(xs or places), xs or places, name=name, unit=unit)
+
+    sham = along("sham").model_copy(update={"y_label": "another position is cut"})
+    curves = [along("cut").model_copy(update={"y_label": "cut"}), sham, along("loss", "nats"), along("far", xs=[1, 2])]
+    text = render([record(*curves, model=model) for model in ("gpt", "lstm")])
+    shared, loss, far = (block for block in text.split("\n\n") if "shape" in block)
+    assert lines(shared, "share", "by") == ["cut, sham (share) by distance (tokens)"]
+    assert [line.split()[:2] for line in shared.split("\n")[3:7]] == [
+        ["cut", "gpt"],
+        ["cut", "lstm"],
+        ["sham", "gpt"],
+        ["sham", "lstm"],
+    ]
+    assert shared.split("\n")[7:] == ["sham: another position is cut"]
+    assert [block.split()[0].strip(":") for block in (loss, far)] == ["loss", "far"]
+
+
+def test_a_single_place_that_the_summary_has_makes_no_table() -> None:
+    """A curve of one place repeats the number of that condition; without such a number it is shown."""
+    one = curve([0.25], [3.0], unit="ratio")
+    assert "by distance" not in render([record(factor(0.25), one, seed=seed) for seed in range(2)])
+    assert "by distance" in render([record(factor(0.5), one, seed=seed) for seed in range(2)])
+
+
+def test_a_matrix_may_say_what_it_shows() -> None:
+    """A phrase in its title, and what its columns mean among what is explained."""
+    said = {"about": "where it looks", "meaning": "cue is the key"}
+    text = render([record(matrix([[0.5]], ["1.1"], ["cue"]).model_copy(update=said))])
+    assert lines(text, "where it looks") == ["attention: lstm, where it looks (share, 1 seed)"]
+    assert lines(text, "the key") == ["- attention: cue is the key."]
 
 
 def test_long_curves_are_thinned_out_and_say_so() -> None:
@@ -275,6 +316,22 @@ def test_no_line_is_wider_than_asked(width: int, layers: int, xs: list[int], sca
     suite = Suite.model_validate({"experiments": [{"models": [label]}], "claims": [claim]})
     text = render(records, suite, width=width)
     assert max(map(len, text.split("\n"))) <= width
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_names_that_claims_use_stay_whole_in_headers(width: int) -> None:
+    """A header breaks before the unit, never within the name."""
+    found = [factor(1.0, "flat", name=f"below_{i}_per_cent", unit="distractors, all of them") for i in range(4)]
+    text = render([record(*found)], width=width)
+    assert all(f"below_{i}_per_cent" in text for i in range(4))
+
+
+def test_verdicts_take_the_width_that_there_is() -> None:
+    """Where a table is split, no part has broken verdicts beside an empty half of the page."""
+    words = "not within what was measured (100)"
+    records = [record(factor(1.0, words), factor(0.5, words, name="other"), seed=seed) for seed in range(3)]
+    assert lines(render(records, width=140), words) == [f"lstm 26,834 3 1.00 {words} 3/3 0.500 {words} 3/3"]
+    assert lines(render(records, width=60), words) == [f"lstm 0.500 {words} 3/3"]
 
 
 def test_lines_break_at_blanks_and_commas() -> None:
@@ -347,7 +404,7 @@ def test_a_claim_about_what_was_measured_once_shows_its_error() -> None:
     text = " ".join(render(records, suite).split())
     assert "0.900 ± 0.0300: measured once, and clear by more than two standard errors" in text
     assert "0.900 against 0.600, difference ± 0.0424: measured once" in text
-    assert "Of 2 claims, 2 hold" in text
+    assert "Of 2 claims, 2 hold." in text
 
 
 def test_markdown_escapes_what_would_break_it() -> None:
@@ -372,6 +429,14 @@ def test_latex_escapes_what_would_break_it() -> None:
     assert r"\toprule" in text
     assert "█" not in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 2
+    given = record(
+        factor(0.5).model_copy(update={"standard_error": 0.1}), pretrained=True, skipped=None, notes=["a → b"]
+    )
+    text = render([given], format="latex", sections=[("More", "± --seeds")])
+    assert r"0.500 \ensuremath{\pm} 0.100" in text
+    assert r"a \ensuremath{\to} b" in text
+    assert "± --seeds" in text
+    assert r"-{}-seeds" in render([record(factor(1.0))], format="latex")
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex"])

@@ -84,10 +84,8 @@ def test_diagnoses_have_a_meaning() -> None:
         ([record(score(NAN))], "NaN:"),
         ([record(score(math.inf))], "inf:"),
         ([record(score()), record(curve([1.0] * 5), model="gpt")], "Blank: not measured"),
-        (
-            [record(curve([1.0, 1.0, 1.0, 1.0, y]), seed=seed) for seed, y in enumerate((0.2, 0.3, 0.4))],
-            "Blank in a line min or max: within 1%",
-        ),
+        ([record(curve([0.5] * 5, standard_errors=[0.1] * 5), pretrained=True)], "fixed: not repeated"),
+        ([record(score(about="all of it"))], "score: all of it"),
         (seeds(score(0.1), score(0.2), score(0.3)), "the lowest and the highest where they differ"),
         (seeds(score(0.1), score(0.1), score(0.1)), "A number is the median over seeds."),
         (seeds(score(verdict="a"), score(verdict="a"), score(verdict="b")), "n/m after a verdict: n of m seeds"),
@@ -121,7 +119,7 @@ def test_a_plain_report_explains_nothing_but_where_to_read_more() -> None:
 def test_what_a_range_is_worth_is_said_of_independent_seeds_alone(more: dict[str, Any], covered: bool) -> None:
     """Seeds that share their weights are no sample of all possible seeds."""
     records = seeds(score(0.1), score(0.2), score(0.3), **more)
-    assert any("75%" in each for each in items(records)) == covered
+    assert any("3 of 4 cases" in each for each in items(records)) == covered
     assert tables(records)[0]["score"] == ["0.200 [0.100..0.300]"]
 
 
@@ -134,7 +132,7 @@ def test_what_was_measured_once_has_a_standard_error() -> None:
     given = record(score(0.9, standard_error=0.0125), curve([0.9] * 5, standard_errors=errors), **GIVEN)
     summary, along = tables([given])
     assert (summary["score"], "seeds" in summary) == (["0.900 ± 0.0125"], False)
-    assert along["seeds"] == ["once", "±"]
+    assert along["seeds"] == ["fixed", "±"]
     assert along["1"] == ["0.900", "0.0100"]
     assert along["100"] == ["0.900", ""]
     assert not any("median" in each for each in items([given]))
@@ -159,7 +157,7 @@ def test_errors_over_examples_are_never_mixed_up_with_seeds() -> None:
     trained = seeds(*(score(value, standard_error=0.3) for value in (0.1, 0.2, 0.3)))
     given = record(score(0.9, standard_error=0.0125), **GIVEN)
     assert tables([*trained, given])[0]["score"] == ["0.900 ± 0.0125", "0.200 [0.100..0.300]"]
-    assert tables([*trained, given])[0]["seeds"] == ["once", "3"]
+    assert tables([*trained, given])[0]["seeds"] == ["fixed", "3"]
     assert tables(trained[:1])[0]["score"] == ["0.100"]
 
 
@@ -196,6 +194,16 @@ def test_a_warning_stands_before_all_numbers_and_marks_the_model() -> None:
         assert "gpt !" in table["model"]
     assert items(records[4:8], "Warnings") == []
     assert "!" not in render(records[4:8])
+
+
+def test_what_is_said_more_than_once_is_said_together() -> None:
+    """Of all models on a task at once; several things about one model under its name, without repeating it."""
+    told = {"lstm": ["few data", "no marks"], "gpt": ["few data"]}
+    records = [record(score(), model=model, seed=seed, notes=said) for model, said in told.items() for seed in range(2)]
+    assert items(records, "Notes") == ["all models on recall: few data", "lstm on recall: no marks"]
+    text = render([record(score(), notes=["one", "two"])])
+    assert text.count("lstm on recall") == 1 + text.count("One seed only of")
+    assert "lstm on recall:\n\n  - one\n  - two\n" in text
 
 
 def test_warnings_in_csv() -> None:

@@ -19,6 +19,9 @@ from harness.suites import Suite
 LONGEST_REASON = 400
 """Characters of a reason or error message; the JSON has all of it, with the traceback."""
 
+TIMES = ("s", "ms", "us", "ns")
+"""Units of time."""
+
 
 def document(
     records: Sequence[Record],
@@ -45,14 +48,16 @@ def document(
     blocks.append(Paragraph(_overview(kept, older)))
     if kept:
         blocks += settings_blocks(kept, suite)
+        if single := _single(groups):
+            blocks.append(Paragraph(single))
     if warnings := _said(kept, lambda record: record.warnings):
-        blocks += [Heading("Warnings"), Items(warnings)]
+        blocks += [Heading("Warnings"), *warnings]
     results = [block for each in groups for block in _group(each, ascii)]
     blocks += results
     if items := legend(groups, [block for block in results if isinstance(block, Table)]):
         blocks += [Heading("How to read this"), Items(items)]
     if notes := _said(kept, lambda record: ["pretrained, not trained"] * record.pretrained + record.notes):
-        blocks += [Heading("Notes"), Items(notes)]
+        blocks += [Heading("Notes"), *notes]
     if suite and suite.claims:
         blocks += claim_blocks(suite, kept, compact=compact)
     for title, text in sections:
@@ -72,19 +77,49 @@ def _overview(kept: list[Record], older: int) -> str:
     return text
 
 
-def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[str]:
-    """What records say of their model on their task, once; with the seeds it concerns, if these are not all."""
-    seeds: dict[str, set[int]] = {}
-    said: dict[tuple[str, str], set[int]] = {}
+def _single(groups: Sequence[Group]) -> str:
+    """Which models have no second seed to compare with, all or by name; "" for none."""
+    rows = [(row, group.task) for group in groups for row in group.measured if not _timed(row)]
+    # a pretrained model has no seed of its own: another one only draws other examples
+    seeded = {f"{row.label} on {task}": len(row.ok) for row, task in rows if not row.ok[0].pretrained}
+    single = [trial for trial, seeds in seeded.items() if seeds == 1]
+    if not single:
+        return ""
+    whose = "" if len(single) == len(seeded) else f" of {', of '.join(single)}"
+    return f"One seed only{whose}: the spread over seeds is unknown; --seeds {FEW_SEEDS}."
+
+
+def _timed(row: Row) -> bool:
+    """Whether what was measured is time, which the machine decides and no seed."""
+    return any(m.unit in TIMES for record in row.ok for m in record.measurements)
+
+
+def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[Block]:
+    """What records say of their model on their task, once: with the seeds it concerns, if these are not all; of all
+    models on a task together, if they say the same; several things of one model under its name."""
+    seeds: dict[str, dict[str, set[int]]] = {}
+    said: dict[tuple[str, str], dict[str, set[int]]] = {}
     for record in kept:
-        trial = f"{record.model.called} on {record.task.called}"
-        seeds.setdefault(trial, set()).add(record.seed)
+        task, model = record.task.called, record.model.called
+        seeds.setdefault(task, {}).setdefault(model, set()).add(record.seed)
         for text in of(record):
-            said.setdefault((trial, text), set()).add(record.seed)
-    return [
-        f"{trial}{'' if found == seeds[trial] else f', {name_seeds(found)}'}: {shorten(text, LONGEST_REASON)}"
-        for (trial, text), found in said.items()
-    ]
+            said.setdefault((task, text), {}).setdefault(model, set()).add(record.seed)
+    texts: dict[str, list[str]] = {}
+    for (task, text), models in said.items():
+        if len(models) > 1 and models == seeds[task]:
+            whose = [f"all models on {task}"]
+        else:
+            some = {
+                model: "" if found == seeds[task][model] else f", {name_seeds(found)}"
+                for model, found in models.items()
+            }
+            whose = [f"{model} on {task}{only}" for model, only in some.items()]
+        for each in whose:
+            texts.setdefault(each, []).append(shorten(text, LONGEST_REASON))
+    single = [f"{whose}: {own[0]}" for whose, own in texts.items() if len(own) == 1]
+    several = {whose: own for whose, own in texts.items() if len(own) > 1}
+    blocks: list[Block] = [Items(single)] if single else []
+    return blocks + [block for whose, own in several.items() for block in (Paragraph(f"{whose}:"), Items(own))]
 
 
 def _group(group: Group, ascii: bool) -> list[Block]:
@@ -92,7 +127,7 @@ def _group(group: Group, ascii: bool) -> list[Block]:
     if group.measured:
         blocks.append(_summary_table(group))
     for kind, tables in TABLES.items():
-        blocks += [table for name in group.names(kind) for table in tables(name, group.measured, ascii)]
+        blocks += tables(group.names(kind), group.measured, ascii)
     if missing := _not_measured(group.rows):
         blocks += [Paragraph("Not measured:"), Items(missing)]
     return blocks
@@ -127,11 +162,7 @@ def _summary_table(group: Group) -> Table:
         columns.append(Column(f"{name} ({unit})" if unit else name, numbers))
         if any(s.verdict for each in found for s in each):
             columns.append(Column("verdict", [_words(each) for each in found], "text"))
-    warning = f"1 seed is not a result; run more with --seeds {FEW_SEEDS}."
-    # a pretrained model has no seed of its own: another one only draws other examples
-    single = [row for row in rows if len(row.ok) == 1 and not row.ok[0].pretrained]
-    notes = [warning] if len(single) == len(rows) else [f"{row.label}: {warning}" for row in single]
-    return Table(columns, notes=notes)
+    return Table(columns)
 
 
 def _number(row: Row, scalars: list[Scalar]) -> str:
@@ -141,7 +172,7 @@ def _number(row: Row, scalars: list[Scalar]) -> str:
 
 def _seeds(row: Row) -> str:
     if row.once:
-        return "once"
+        return "fixed"
     return str(len(row.ok)) if len(row.ok) == len(row.records) else f"{len(row.ok)} of {len(row.records)}"
 
 

@@ -1,8 +1,10 @@
 """Tables of measurements over seeds: those of every kind but the single number, which stands in a summary."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from harness.measurements import Curve, Entry, Matrix, Measured, place
 from harness.report.grouping import Row
@@ -10,6 +12,7 @@ from harness.report.layout import Column
 from harness.report.numbers import count, known_error, number
 from harness.report.sparkline import bounds, sparkline
 from harness.report.writers import Table
+from harness.schema import Record, Scalar
 from harness.statistics import Summary, summarise
 
 Key = tuple[float | str, int]
@@ -22,33 +25,50 @@ MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
 
 
-def curve_tables(name: str, rows: list[Row], ascii: bool) -> list[Table]:
-    """One, with a column for each place; for each model its median, and the lowest and highest seed where they differ;
-    for one that was measured once its standard error instead."""
-    found = [(row, row.find(Curve, name)) for row in rows]
-    found = [(row, curves) for row, curves in found if curves]
-    first = found[0][1][0]
-    every = _by_key([curve for _, curves in found for curve in curves])
+def curve_tables(names: list[str], rows: list[Row], ascii: bool) -> list[Table]:
+    """One for all curves along the same places in the same unit, but for those that single numbers repeat."""
+    tables: dict[Any, list[str]] = {}
+    for name in names:
+        if not all(_in_summary(record, name) for row in rows for record in row.ok):
+            curve = next(curve for row in rows for curve in row.find(Curve, name))
+            tables.setdefault((curve.unit, curve.x_label, tuple(curve.x), curve.scale), []).append(name)
+    return [_curve_table(each, rows, ascii) for each in tables.values()]
+
+
+def _in_summary(record: Record, name: str) -> bool:
+    """Whether a curve has a single place, and a single number says as much (or there is no such curve)."""
+    own = [m for m in record.measurements if isinstance(m, Curve) and m.name == name]
+    scalars = {(m.unit, m.value) for m in record.measurements if isinstance(m, Scalar) and m.headline}
+    return all(len(curve.y) == 1 and (curve.unit, curve.y[0]) in scalars for curve in own)
+
+
+def _curve_table(names: list[str], rows: list[Row], ascii: bool) -> Table:
+    """A column for each place; for each curve and model the median, and the lowest and highest seed where they differ;
+    for a model that was measured once its standard error instead."""
+    found = [(name, row, curves) for name in names for row in rows if (curves := row.find(Curve, name))]
+    firsts = {name: curves[0] for name, _, curves in reversed(found)}
+    first = firsts[names[0]]
+    every = _by_key([curve for _, _, curves in found for curve in curves])
     places = [x for x, _ in every]
     beyond = {entry.x for entries in every.values() for entry in entries if entry.inside is False}
 
-    entries = [[own.get(key, []) for key in every] for own in (_by_key(curves) for _, curves in found)]
+    entries = [[own.get(key, []) for key in every] for own in (_by_key(curves) for _, _, curves in found)]
     summaries = [[summarise(entry.value for entry in each) for each in line] for line in entries]
     log = first.scale == "log"
     low, high = bounds((s.median for each in summaries for s in each), log=log)
     if first.unit == "share":
         low, high = low if log else min(0.0, low), max(1.0, high)
-    lines: list[tuple[str, str, list[str], str]] = []
+    lines: list[tuple[str, str, str, list[str], str]] = []
     notes = ["* beyond the trained range"] if beyond else []
-    for (row, curves), measured, each in zip(found, entries, summaries, strict=True):
-        word = "once" if row.once else "median" if len(curves) > 1 else "1 seed"
+    for (name, row, curves), measured, each in zip(found, entries, summaries, strict=True):
+        word = "fixed" if row.once else "median" if len(curves) > 1 else "1 seed"
         shape = sparkline([s.median for s in each], low, high, log=log, ascii=ascii)
-        lines.append((row.marked, word, [_cell(s) for s in each], shape))
-        below = _below(row.once, measured, each, first.unit)
-        lines += [("", *line, "") for line in below if any(line[1])]
-        notes += _nan_notes(row.label, each, places)
-    labels, which, cells, shapes = map(list, zip(*lines, strict=True))
-    columns = [Column("model", labels, "label")]
+        lines.append((name, row.marked, word, [_cell(s) for s in each], shape))
+        lines += [("", "", *line, "") for line in _below(row.once, measured, each, first.unit)]
+        notes += _nan_notes(row.label if len(names) == 1 else f"{name}, {row.label}", each, places)
+    which_curve, labels, which, cells, shapes = map(list, zip(*lines, strict=True))
+    columns = [Column("curve", which_curve, "label")] if len(names) > 1 else []
+    columns.append(Column("model", labels, "label"))
     if set(BELOW) & set(which):
         columns.append(Column("seeds", which, "label"))
     for index, x in enumerate(places):
@@ -56,20 +76,27 @@ def curve_tables(name: str, rows: list[Row], ascii: bool) -> list[Table]:
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
-    return [Table(columns, _title(name, first.y_label, first.unit, first.x_label), notes)]
+    unit = "" if first.unit == "ratio" and " / " in first.y_label else first.unit
+    called = [_called(name, firsts[name].y_label) for name in names]
+    if len(names) > 1:
+        notes += [each for each in called if ": " in each]
+        called = names
+    return Table(columns, _title(", ".join(called), unit, first.x_label), notes)
 
 
 def _below(
     once: bool, entries: list[list[Entry]], summaries: list[Summary], unit: str
 ) -> Iterator[tuple[str, list[str]]]:
-    """The lines under the medians, each with its word, blank where they would say nothing new."""
+    """The lines under the medians that say something new, each with its word."""
     if once:
         errors = [[entry.standard_error for entry in each] for each in entries]
         known = [known_error(summary, each) for summary, each in zip(summaries, errors, strict=True)]
-        yield "±", ["" if math.isnan(error) else number(error) for error in known]
+        if not all(map(math.isnan, known)):
+            yield "±", ["" if math.isnan(error) else number(error) for error in known]
     for word, values in (("min", [s.minimum for s in summaries]), ("max", [s.maximum for s in summaries])):
-        pairs = zip(values, summaries, strict=True)
-        yield word, [number(v) if _visible(v, s.median, unit) else "" for v, s in pairs]
+        pairs = list(zip(values, summaries, strict=True))
+        if any(_visible(value, summary.median, unit) for value, summary in pairs):
+            yield word, [number(value) if summary.n else "" for value, summary in pairs]
 
 
 def _by_key(curves: list[Curve]) -> dict[Key, list[Entry]]:
@@ -102,9 +129,9 @@ def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) 
     return [f"{label}: some seeds are NaN at {', '.join(at[:5])}{more}; the numbers are of the others"]
 
 
-def matrix_tables(name: str, rows: list[Row], ascii: bool) -> list[Table]:
-    """One for each model."""
-    return [_matrix_table(name, row) for row in rows if row.find(Matrix, name)]
+def matrix_tables(names: list[str], rows: list[Row], ascii: bool) -> list[Table]:
+    """One for each matrix and model."""
+    return [_matrix_table(name, row) for name in names for row in rows if row.find(Matrix, name)]
 
 
 def _matrix_table(name: str, row: Row) -> Table:
@@ -129,9 +156,10 @@ def _matrix_table(name: str, row: Row) -> Table:
     widest, where = max(cells, key=lambda cell: _range(cell[0]), default=(summarise([]), ("", "")))
     if _visible(widest.maximum, widest.minimum, first.unit):
         notes.append(f"Seeds differ most at {', '.join(where)}: {number(widest.minimum)}..{number(widest.maximum)}")
-    seeds = "" if row.once else f", median of {len(alike)} seeds" if len(alike) > 1 else ", 1 seed"
-    title = _title(name, first.row_label, first.unit, first.column_label)
-    return Table(columns, f"{title}: {row.marked}{seeds}", notes)
+    seeds = "" if row.once else f"median of {len(alike)} seeds" if len(alike) > 1 else "1 seed"
+    axes = " by ".join(filter(None, (first.row_label, first.column_label)))
+    how = ", ".join(filter(None, (first.unit, seeds)))
+    return Table(columns, f"{name}: {row.marked}, {first.about or axes}{f' ({how})' if how else ''}", notes)
 
 
 def _range(summary: Summary) -> float:
@@ -139,14 +167,22 @@ def _range(summary: Summary) -> float:
     return -1.0 if math.isnan(difference) else difference
 
 
-def _title(name: str, what: str, unit: str, axis: str) -> str:
-    """`accuracy (share) by distance (tokens)`; what is said twice is said once, an axis without a name not at all."""
-    text = name if what.split(" (")[0].lower() in name.lower() else f"{name}: {what}"
-    return f"{text}{f' ({unit})' if unit and f'({unit})' not in text else ''}{f' by {axis}' if axis else ''}"
+def _called(name: str, what: str) -> str:
+    """`loss: cross-entropy`; what is said twice is said once."""
+    said = name.replace("_", " ").lower()
+    return name if what.split(" (")[0].lower() in said else f"{name}: {what}"
 
 
-TABLES: dict[type[Measured], Callable[[str, list[Row], bool], list[Table]]] = {
+def _title(text: str, unit: str, axis: str) -> str:
+    """`accuracy (share) by distance (tokens)`, `loss: cross-entropy (nats), by distance`; an axis without a name is not
+    mentioned."""
+    said = unit and re.search(rf"\b{re.escape(unit)}\b", text.partition(": ")[2])
+    by = f"{',' if ': ' in text else ''} by {axis}" if axis else ""
+    return f"{text}{f' ({unit})' if unit and not said and f'({unit})' not in text else ''}{by}"
+
+
+TABLES: dict[type[Measured], Callable[[list[str], list[Row], bool], list[Table]]] = {
     Curve: curve_tables,
     Matrix: matrix_tables,
 }
-"""Of each kind, in this order: from the name of a measurement, the rows of a group, and whether to draw in ASCII."""
+"""Of each kind, in this order: from the names of measurements, the rows of a group, and whether to draw in ASCII."""

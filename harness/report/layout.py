@@ -1,7 +1,7 @@
 """Making a table fit: wrap cells, thin out columns of numbers, split what is still too wide."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -43,16 +43,14 @@ def fit(
     Args:
         columns: the table.
         width: the characters there are.
-        wrap: whether cells may have several lines; they get a third of the width, text at the end what is left.
+        wrap: whether cells may have several lines; labels and numbers get a third of the width, text what is left.
         split: whether it may become several tables; otherwise it may stay too wide.
     """
+    whole: dict[int, Column] = {}
     if wrap:
-        whole = columns
-        columns = [_wrap(column, max(20, width // 3)) for column in columns[:-1]] + list(columns[-1:])
-        left = max(NARROW, width - _width(columns[:-1]) - GAP)
-        columns[-1] = _wrap(columns[-1], left if columns[-1].role == "text" else max(20, width // 3))
-        if _width(columns) > width:
-            columns = _narrowed(whole, columns, width)
+        wrapped = [_wrap(c, NARROW if c.role == "text" else max(20, width // 3)) for c in columns]
+        whole = {id(narrow): column for narrow, column in zip(wrapped, columns, strict=True)}
+        columns = wrapped
     notes = []
     places = [column for column in columns if column.thin]
     if _width(columns) > width and len(places) > 2:
@@ -69,17 +67,20 @@ def fit(
             # a verdict stays beside the number it is about
             parts.append([parts[-1].pop()] if column.role == "text" and len(parts[-1]) > 1 else [])
         parts[-1].append(column)
-    return [[*fixed, *part, *last] for part in parts], notes
+    return [_widened([*fixed, *part, *last], whole, width) for part in parts], notes
 
 
-def _narrowed(whole: Sequence[Column], wrapped: Sequence[Column], width: int) -> list[Column]:
-    """The table with its text as wide as it can be, between `NARROW` and a third of the width."""
+def _widened(columns: list[Column], whole: Mapping[int, Column], width: int) -> list[Column]:
+    """The table with its text, so far as narrow as it may be, as wide as the page allows."""
+    text = {id(column) for column in columns if column.role == "text" and id(column) in whole}
+    if not text:
+        return columns
 
     def with_text(limit: int) -> list[Column]:
-        return [_wrap(w, limit) if w.role == "text" else c for w, c in zip(whole, wrapped, strict=True)]
+        return [_wrap(whole[id(c)], limit) if id(c) in text else c for c in columns]
 
-    limits = range(max(20, width // 3), NARROW, -1)
-    return next((columns for columns in map(with_text, limits) if _width(columns) <= width), with_text(NARROW))
+    limits = range(width, NARROW, -1)
+    return next((wider for wider in map(with_text, limits) if _width(wider) <= width), columns)
 
 
 def _thinned(columns: Sequence[Column], places: list[Column]) -> Iterator[list[Column]]:
@@ -94,17 +95,20 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _wrap(column: Column, limit: int) -> Column:
+    """Its cells in lines of at most `limit` characters. The header becomes no narrower than its longest word, which may
+    be the name by which claims call a measurement, so that there is room for its unit in one line."""
     cells = [break_lines(cell, limit) for cell in column.cells]
     widest = max((len(line) for cell in cells for line in cell.split("\n")), default=0)
-    return replace(column, cells=cells, header=break_lines(column.header, max(12, widest), ",_"))
+    longest = max(map(len, column.header.split()), default=0)
+    return replace(column, cells=cells, header=break_lines(column.header, max(12, widest, longest)))
 
 
-def break_lines(text: str, limit: int, after: str = ",") -> str:
-    """Lines of at most `limit` characters, broken at blanks and after these characters; longer words stay whole."""
+def break_lines(text: str, limit: int) -> str:
+    """Lines of at most `limit` characters, broken at blanks and after commas; longer words stay whole."""
     lines = []
     for line in text.split("\n"):
         lines.append("")
-        for piece in re.findall(rf"[^\s{after}]*(?:[{after}]\s*|\s+|$)", line):
+        for piece in re.findall(r"[^\s,]*(?:,\s*|\s+|$)", line):
             if piece and lines[-1] and len((lines[-1] + piece).rstrip()) > limit:
                 lines.append("")
             lines[-1] += piece

@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from harness.report.conditions import SETTINGS
 from harness.report.curves import BELOW
 from harness.report.grouping import MARK, Group, Row
 from harness.report.writers import Table
-from harness.schema import Scalar
+from harness.schema import Matrix, Scalar
 from harness.statistics import coverage
+
+MOST_CASES = 1000
+"""So rare is what is told no more exactly."""
 
 
 def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
@@ -21,7 +25,7 @@ def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
     rows = [row for each in groups for row in each.measured]
     probes = dict.fromkeys(record.probe.name for row in rows for record in row.ok)
     more = [f"What a probe measures, and how: {', '.join(f'harness show probe {name}' for name in probes)}."]
-    return [*_numbers(rows, tables), *_words(groups), *more] if rows else []
+    return [*_numbers(rows, tables), *_names(groups), *_words(groups), *more] if rows else []
 
 
 def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
@@ -45,8 +49,10 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
     blank = {line for line, text in cells if not text}
     if blank - {*BELOW}:
         yield "Blank: not measured for this model."
-    if blank & {"min", "max"}:
-        yield "Blank in a line min or max: within 1% of the median (0.01 for a share)."
+    if any(row.once for row in rows) and any(
+        column.cells.count("fixed") for table in tables for column in table.columns
+    ):
+        yield "fixed: not repeated, since weights and data are fixed."
     if any(row.suspect for row in rows):
         yield f"{MARK} behind a model: do not read its numbers without the warnings above."
 
@@ -56,14 +62,37 @@ def _over_seeds(rows: Sequence[Row], ranges: bool) -> str:
     text = "A number is the median over seeds"
     if ranges:
         text += ", with the lowest and the highest where they differ ([lowest..highest], or lines min and max)"
-    if several := [row.repetitions for row in rows if row.repetitions > 1]:
-        text += (
-            f". The range of {min(several)} seeds contains the median over all possible seeds with a probability of"
-            f" {coverage(min(several)):.0%}"
-        )
+    several = [row.repetitions for row in rows if row.repetitions > 1]
+    if ranges and several:
+        text += f". With {min(several)} seeds, [lowest..highest] covers the median over all seeds in {_odds(several)}"
     if any(row.ok[0].pretrained and not row.once for row in rows):
         text += ". Seeds of a pretrained model only draw other examples"
     return f"{text}."
+
+
+def _odds(several: Sequence[int]) -> str:
+    """How often the range of the fewest seeds does."""
+    share = Fraction(coverage(min(several)))
+    many = share.denominator > MOST_CASES
+    return (
+        f"more than {MOST_CASES - 1} of {MOST_CASES} cases"
+        if many
+        else f"{share.numerator} of {share.denominator} cases"
+    )
+
+
+def _names(groups: Sequence[Group]) -> Iterator[str]:
+    """What each number is, and each column of a matrix, whose probe says so; names of one explanation together."""
+    found: dict[str, dict[str, None]] = {}
+    for each in groups:
+        for row in each.measured:
+            told = [(s.name, s.about) for name in each.names(Scalar) for s in row.find(Scalar, name)]
+            told += [(m.name, m.meaning) for name in each.names(Matrix) for m in row.find(Matrix, name)]
+            for name, text in told:
+                if text:
+                    found.setdefault(text, {})[name] = None
+    for text, names in found.items():
+        yield f"{', '.join(names)}: {text}."
 
 
 def _cells(table: Table) -> Iterator[tuple[str, str]]:

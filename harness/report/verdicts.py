@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.claims import Verdict, judge
+from harness.claims import Outcome, Verdict, judge
 from harness.measurements import place
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
-from harness.report.numbers import number, spread
+from harness.report.numbers import count, number, spread
 from harness.report.writers import Block, Heading, Paragraph, Table
 from harness.schema import Record
 from harness.statistics import summarise
@@ -112,11 +112,11 @@ def _against(claim: Claim, value: float, reference: float) -> str:
 def tally(verdicts: Sequence[Verdict]) -> str:
     """`Of 15 claims, 12 hold, 2 do not hold, 1 is undecided.`"""
     counts = Counter(v.verdict for v in verdicts)
-    holding, failing, open_ = counts["holds"], counts["does not hold"], counts["undecided"]
-    return (
-        f"Of {len(verdicts)} claim{'s' if len(verdicts) != 1 else ''},"
-        f" {holding} {'holds' if holding == 1 else 'hold'},"
-        f" {failing} {'does' if failing == 1 else 'do'} not hold,"
-        f" {open_} {'is' if open_ == 1 else 'are'} undecided"
-        f"{f', {unread} cannot be read' if (unread := counts['cannot be read']) else ''}."
-    )
+    words: dict[Outcome, tuple[str, str]] = {
+        "holds": ("holds", "hold"),
+        "does not hold": ("does not hold", "do not hold"),
+        "undecided": ("is undecided", "are undecided"),
+        "cannot be read": ("cannot be read", "cannot be read"),
+    }
+    parts = [f"{n} {one if n == 1 else several}" for outcome, (one, several) in words.items() if (n := counts[outcome])]
+    return f"Of {count(len(verdicts), 'claim')}, {', '.join(parts)}."

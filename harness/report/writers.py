@@ -140,7 +140,8 @@ def write_latex(blocks: Sequence[Block], width: int) -> str:
         title = [rf"\noindent\textbf{{{_latex(block.title)}}}"] if block.title else []
         return "\n\n".join([*title, *tables, *map(_latex, [*block.notes, *notes])])
 
-    return "\n\n".join(map(write, blocks)) + "\n"
+    parts = [write(block) if isinstance(block, Verbatim) else _signs(write(block)) for block in blocks]
+    return "\n\n".join(parts) + "\n"
 
 
 WRITERS = {"text": write_text, "markdown": write_markdown, "latex": write_latex}
@@ -194,6 +195,22 @@ def _markdown(text: str) -> str:
 
 def _one_line(text: str) -> str:
     return text.replace("\n", " ")
+
+
+MACROS = {"±": "pm", "×": "times", "·": "cdot", "→": "to", "←": "gets", "≤": "le", "≥": "ge", "≈": "approx"}
+SIGNS = {
+    **{sign: rf"\ensuremath{{\{macro}}}" for sign, macro in MACROS.items()},
+    "–": "--",
+    "—": "---",
+    "…": r"\ldots{}",
+    "--": "-{}-",
+}
+"""Signs that fonts of LaTeX lack, or make something else of, by what is written for them."""
+
+
+def _signs(text: str) -> str:
+    """LaTeX in its own macros."""
+    return re.sub("|".join(SIGNS), lambda match: SIGNS[match.group()], text)
 
 
 def _latex(text: str) -> str:

@@ -86,6 +86,7 @@ class AttentionToSubject:
             columns=[str(c) for c in conditions],
             row_label="attention at the query",
             column_label=axis,
+            about=f"the query's attention to the cue, by {axis}",
         )
         yield from by_role(subject, batches[farthest], rows[farthest], heads)
         yield from elsewhere(rows, heads, axis)
@@ -108,11 +109,19 @@ class AttentionToSubject:
             unit="share",
             value=share,
             verdict=heads[sharpest],
+            about="the share of the head that looks at the cue most; the verdict names it",
             standard_error=error,
             headline=True,
         )
         times, error = share / uniform[farthest], error / uniform[farthest]
-        yield Scalar(name="times_uniform", unit="ratio", value=times, standard_error=error, headline=True)
+        yield Scalar(
+            name="times_uniform",
+            unit="ratio",
+            value=times,
+            standard_error=error,
+            about="the share of sharpest_head as a multiple of that of a head that looks everywhere alike",
+            headline=True,
+        )
         yield from left_out(layers)
         yield from examples_used(subject, found, self.examples)
 
@@ -141,6 +150,7 @@ def by_role(
         columns=list(masks),
         row_label="attention at the query",
         column_label="role of the token looked at",
+        about="where the query looks, by role",
         headline=True,
     )
 
@@ -158,6 +168,7 @@ def elsewhere(rows: dict[Condition, Float[Tensor, "batch head key"]], heads: lis
         columns=[str(condition) for condition in left],
         row_label="attention to no token",
         column_label=axis,
+        about=f"the query's attention to no token, by {axis}",
         headline=True,
     )
 

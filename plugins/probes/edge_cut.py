@@ -27,6 +27,13 @@ from harness.attention import Layer, select
 from harness.contracts import seeded
 from harness.errors import RequestError
 
+COLUMNS = (
+    "attention is that of the query to what is cut (a mean where several layers and heads are); leak, how far later "
+    "outputs still move when the cut tokens are swapped (0: nothing comes through); before, how far earlier ones do "
+    "(0: no look ahead); effect, the largest change that the cut makes to the outputs at the query"
+)
+"""What the columns of `by_role` and `by_head` mean."""
+
 
 class EdgeCut:
     """Cut the attention from all later queries to a token, in all layers and heads, and score the task again.
@@ -123,11 +130,20 @@ class EdgeCut:
             whole,
             {name: found[name] for name in names},
             role_shares(whole.looks, layers, masks),
-            "cut",
+            row_label="cut",
+            about="scores when attention to each role is cut",
         )
         shares = head_shares(whole.looks, layers, masks["cue"])
         names = [name for name in (*chosen, "query alone", "query alone, sham") if name in found]
-        yield table("by_head", task, whole, {name: found[name] for name in names}, shares, "cue cut in")
+        yield table(
+            "by_head",
+            task,
+            whole,
+            {name: found[name] for name in names},
+            shares,
+            row_label="cue cut in",
+            about="scores when the cue is cut in one layer or head, or for the query alone",
+        )
         yield from reliance(subject, whole, found)
         if "first position" in found:
             yield first_position(subject, whole, found["first position"], moved=False)
@@ -235,7 +251,14 @@ def second_metric(task: Task) -> str | None:
 
 
 def table(
-    name: str, task: Task, whole: Untouched, outcomes: dict[str, Outcome], shares: dict[str, Share], row_label: str
+    name: str,
+    task: Task,
+    whole: Untouched,
+    outcomes: dict[str, Outcome],
+    shares: dict[str, Share],
+    *,
+    row_label: str,
+    about: str,
 ) -> Matrix:
     """Attention and causal effect side by side."""
     metrics = [metric for metric in (task.headline, second_metric(task)) if metric]
@@ -252,6 +275,8 @@ def table(
         columns=["attention", *metrics, "leak", "before", "effect"],
         row_label=row_label,
         column_label="",
+        about=about,
+        meaning=COLUMNS,
         headline=True,
     )
 
@@ -267,23 +292,27 @@ def by_distance(
         found = [outcomes.get(condition, {}).get(cut) for condition in conditions]
         return [outcome.scores if outcome else none for outcome in found]
 
-    def curve(name: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
+    def curve(name: str, y_label: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
         return Curve(
             name=name,
             unit=unit,
             x=[condition.x for condition in conditions],
             y=y,
             x_label=task.axis,
-            y_label=name.replace("_", " "),
+            y_label=y_label,
             inside=[condition.inside for condition in conditions],
             standard_errors=errors,
             headline=errors is not None,
         )
 
     whole = [each.scores for each in untouched.values()]
-    for name, scores in (("untouched", whole), ("cue_cut", under("cue")), ("sham_cut", under("sham"))):
+    for name, y_label, scores in (
+        ("untouched", "score without a cut", whole),
+        ("cue_cut", "score with all attention to the cue cut", under("cue")),
+        ("sham_cut", "score with a random other position cut instead", under("sham")),
+    ):
         values = [each.metrics[task.headline] for each in scores]
         errors = [each.errors[task.headline] for each in scores]
-        yield curve(name, task.metrics[task.headline].unit, values, errors)
+        yield curve(name, y_label, task.metrics[task.headline].unit, values, errors)
     leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
-    yield curve("leak_by_distance", "outputs", leaks)
+    yield curve("leak_by_distance", "leak through the cue's cut", "outputs", leaks)

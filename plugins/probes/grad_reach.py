@@ -107,7 +107,7 @@ class GradReach:
                 "unit": "ratio",
                 "y": [ratio for ratio, _ in ratios],
                 "standard_errors": [error for _, error in ratios],
-                "y_label": f"gradient at {cue} relative to that at {own}",
+                "y_label": f"gradient at {cue} / at {own}",
                 "headline": True,
             }
         )

@@ -75,14 +75,18 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             scores = subject.score(changed)
             pair = task.summarise(scores)[name], task.standard_errors(scores)[name]
             found.setdefault(key, []).append(pair)
-    for key in ("untouched", "follows_cue", "keeps_answer"):
+    for key, y_label in (
+        ("untouched", "score without a swap"),
+        ("follows_cue", "score after the cue is swapped, against the answer that is then right"),
+        ("keeps_answer", "score after the distractors are swapped"),
+    ):
         yield Curve(
             name=key,
             unit=metric.unit,
             x=[condition.x for condition in used],
             y=[value for value, _ in found[key]],
             x_label=f"{task.axis}, conditions {group!r}" if group else task.axis,
-            y_label=key.replace("_", " "),
+            y_label=y_label,
             inside=[condition.inside for condition in used],
             standard_errors=[error for _, error in found[key]],
             headline=True,
@@ -96,13 +100,17 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             what_counts, [skill(metric, value) for value in values], [skill_error(metric, error) for error in errors]
         )
     untouched, _, others, old = values
-    for effect, after, verdict in (("cue_effect", old, words), ("distractor_effect", others, None)):
+    for effect, after, verdict, about in (
+        ("cue_effect", old, words, "how far the score against the old answer falls when the cue is swapped"),
+        ("distractor_effect", others, None, "how far the score falls when the distractors are swapped"),
+    ):
         yield Scalar(
             name=effect,
             unit=metric.unit,
             value=untouched - after,
             verdict=verdict,
             meaning=WORDS[verdict] if verdict else None,
+            about=about,
             headline=True,
         )
 

@@ -101,6 +101,7 @@ class PositionExtrapolation:
         words = verdict if verdict in (NEAR, NOT_ENOUGH) else None
         return Scalar(
             name="longest_good",
+            about=f"the farthest place up to which all scores are at least {self.threshold:.0%} {WAY}",
             unit=unit,
             value=float(longest(skills)),
             verdict=words,

@@ -58,6 +58,7 @@ def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]
         value=value,
         verdict=verdict,
         meaning=meaning(verdict),
+        about="the score with all attention to the cue cut",
         standard_error=error,
         headline=True,
     )
@@ -65,7 +66,14 @@ def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]
     yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, meaning=meaning(proven), headline=True)
     if sham:
         value, error = sham.scores.metrics[score], sham.scores.errors[score]
-        yield Scalar(name="score_after_sham", unit=unit, value=value, standard_error=error, headline=True)
+        yield Scalar(
+            name="score_after_sham",
+            unit=unit,
+            value=value,
+            standard_error=error,
+            about="the score with a random other position cut in place of the cue",
+            headline=True,
+        )
 
 
 def meaning(verdict: str | None) -> str | None:
@@ -97,6 +105,7 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
         value=outcome.scores.metrics[score] if outcome else math.nan,
         verdict=words,
         meaning=meaning(words),
+        about="the score with all attention to the first position cut, in examples where that is not the cue",
         standard_error=outcome.scores.errors[score] if outcome else None,
         headline=moved,
     )

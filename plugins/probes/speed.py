@@ -89,6 +89,7 @@ class Speed:
             unit="",
             value=exponent(self.lengths, timings.forward),
             verdict=timings.limit,
+            about="p in time ~ length^p at the longest lengths: 1 is linear, 2 quadratic, 0 where fixed costs rule",
             headline=True,
         )
 

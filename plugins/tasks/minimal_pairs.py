@@ -287,6 +287,6 @@ def _ends_said(rows: Mapping[int, Sequence[Row]]) -> list[str]:
 
 def _reasons(what: str, reasons: Mapping[str, Sequence[int]]) -> list[str]:
     return [
-        f"{len(lines)} pairs {what}, since {reason}: line {', '.join(map(str, sorted(lines)))}"
+        f"{len(lines)} pair{'s' * (len(lines) > 1)} {what}, since {reason}: line {', '.join(map(str, sorted(lines)))}"
         for reason, lines in reasons.items()
     ]
