@@ -47,11 +47,10 @@ def execute(
         report: called now and then with how far the run is.
 
     Raises:
-        PluginError: of every trial a plugin is broken; nothing is written.
+        PluginError: of every cell a plugin is broken; nothing is written.
     """
-    if plan.trials and all(planned.broken for planned in plan.trials):
-        messages = dict.fromkeys(planned.broken.message for planned in plan.trials if planned.broken)
-        raise PluginError("nothing can run: " + "; ".join(messages))
+    if plan.hopeless:
+        raise PluginError(f"nothing can run: {plan.hopeless}")
     execution = Execution(plan, RunDirectory(out), jobs)
     execution.prepare(fresh)
     records = {**execution.measured}

@@ -40,6 +40,8 @@ class Plan:
 
     suite: Suite
     trials: list[Planned]
+    hopeless: str = ""
+    """What is wrong with the plugins, if not a single cell can run."""
 
     @property
     def cells(self) -> list[Cell]:
@@ -112,6 +114,8 @@ def make_plan(
     _check_size(suite, training or {})
     resolver = _Resolver(registry, suite)
     looks: dict[str, set[str]] = {}
+    broken: dict[str, None] = {}
+    able = False
     planned: dict[str, Planned] = {}
     cells: dict[str, set[str]] = {}
     crossed: dict[_Labels, set[Training]] = {}
@@ -132,12 +136,15 @@ def make_plan(
                         if stage in stages and cell.id not in known:
                             known.add(cell.id)
                             entry.cells.append(cell)
+                            wrong = [each.broken.message for each in (model, task, probe) if each.broken]
+                            broken |= dict.fromkeys(wrong)
+                            able = able or not wrong
     if not any(cells.values()):
         asked = f"; asked for: {', '.join(stages) or 'none'}"
         raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
     if suite.claims:
         _check_claims(suite, resolver, crossed)
-    return Plan(suite, [each for each in planned.values() if each.cells])
+    return Plan(suite, [each for each in planned.values() if each.cells], "" if able else "; ".join(broken))
 
 
 def _check_size(suite: Suite, training: Ways) -> None:

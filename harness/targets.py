@@ -73,6 +73,9 @@ def _other_writing(registry: Registry, kind: str, name: str) -> str:
     known = {entry.spec.name for entry in registry.all(kind)}
     if len(names := [part.strip() for part in name.split(",")]) > 1:
         return "; for several, repeat the option: " + " ".join(f"--{kind} {each}" for each in names if each)
+    others = [each for each in ("model", "task", "probe") if name in {e.spec.name for e in registry.all(each)}]
+    if others:
+        return "".join(f"; there is a {each} of that name: --{each} {name}" for each in others)
     if place in known:
         return f"; to set an argument of {place}, write {place}:{attribute}=VALUE"
     if attribute.isidentifier() and ("." in place or not attribute.islower()):

@@ -30,6 +30,10 @@ class GRU(nn.Module):
 class Needs(GRU):
     def __init__(self, vocab_size: int, width: int):
         super().__init__(vocab_size, width)
+
+
+class Plain:
+    def __init__(self, width: int = 8): ...
 """
 
 
@@ -77,8 +81,9 @@ def test_check_as_json() -> None:
         (["gpt:heads=3"], "divisible"),
         (["{path}:Needs:width=8,depth=2"], "it has no argument 'depth'"),
         (["{path}:GRV"], "there is no 'GRV' in "),
-        (["{path}"], "It has: GRU, Needs."),
+        (["{path}"], "It has: GRU, Needs, Plain."),
         (["{stem}:GRU"], "if the file is meant, {path}:GRU"),
+        (["{path}:Plain"], "'Plain' is neither a torch.nn.Module, nor a harness.Task, nor a probe"),
     ],
 )
 def test_check_explains_a_wrong_request(plugin_file: Callable[..., str], words: list[str], said: str) -> None:

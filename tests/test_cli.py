@@ -156,6 +156,7 @@ SAID = [
     ("gru.py", "is Python, not a suite; if a model is in it: --model ./gru.py:NAME"),
     ("./gru.py:GRU", "--model ./gru.py:GRU"),
     ("--model lstm:hidden", "to set an argument of lstm, write lstm:hidden=VALUE"),
+    ("--model lstm --task lstm", "there is no task 'lstm'; there is a model of that name: --model lstm"),
     ("--model lstm,gpt", "for several, repeat the option: --model lstm --model gpt"),
     ("--model lstm --stage initial", "accuracy looks at the stage 'trained' only; asked for: initial"),
     ("--model lstm --task recall:distances=[1,a]", "'a' is no number"),
@@ -203,6 +204,11 @@ def test_a_request_of_broken_code_alone_ends_at_once() -> None:
     assert result.stderr.count("SyntaxError") == 1
     assert "broken.py, line 2" in result.stderr
     assert result.stdout == ""
+    assert not Path("there").exists()
+    Path("probe.py").write_text("def p(:\n", encoding="utf-8")
+    result = harness("run", "--model", "lstm:hidden=4", "--probe", "./probe.py:p", "--out", "there", *QUICK)
+    assert result.exit_code == 1
+    assert "probe.py, line 1" in result.stderr
     assert not Path("there").exists()
     both = harness("run", "--model", "./broken.py:M", "--model", "lstm:hidden=4", "--out", "there", *QUICK)
     assert both.exit_code == 1

@@ -34,6 +34,7 @@ def test_the_error_says_how_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(RequestError, match=f"there is no model '{name}'") as error:
         default_registry().find("model", name)
     assert ("architecture of that name: hf:config=mamba" in str(error.value)) == hint
+    assert ("a small one: hf:config=mamba,hidden_size=64," in str(error.value)) == hint
 
 
 def test_without_the_library_there_is_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,14 +22,14 @@ ALL = Condition(0.0, inside=True)
 
 
 class Silent:
-    """A tokenizer of single letters, spaces included; `#` is not in its vocabulary. It does not say where words end."""
+    """A tokenizer of single letters, spaces included, that lacks `#` and `%`. It does not say where words end."""
 
     size = 128
     start: int | None = 1
     unknown: int | None = 2
 
     def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        return [2 if c == "#" else ord(c) for c in text], [(i, i + 1) for i in range(len(text))]
+        return [2 if c in "#%" else ord(c) for c in text], [(i, i + 1) for i in range(len(text))]
 
     def token(self, name: str) -> int | None:
         return {"<s>": 1}.get(name)
@@ -243,6 +243,14 @@ def test_ties_count_one_half(tmp_path: Path) -> None:
     assert errors["accuracy_per_token"] == errors["accuracy"]
     assert errors["log_odds"] == pytest.approx(standard_error(torch.tensor([0.0, 2, -2, 0])))
     assert math.isnan(errors["pairs"])
+
+
+def test_two_words_that_a_tokenizer_does_not_know_are_told_from_equal_ones(tmp_path: Path) -> None:
+    """Their tokens are the same, and the reason is the vocabulary."""
+    lines = ["The keys are\tThe keys is\t1\t2", "The keys #\tThe keys %\t1\t2"]
+    task = MinimalPairs(Letters(), file=table(tmp_path, *lines))
+    reason = "both sentences have the same tokens: the tokenizer does not know some of their words"
+    assert f"1 pairs not scored, since {reason}: line 2" in task.notes
 
 
 def test_pairs_that_cannot_be_scored_are_counted_and_named(tmp_path: Path) -> None:

@@ -46,5 +46,5 @@ def harness_unknown(kind: str, name: str) -> Iterator[str]:
 
     plain = name.lower()
     if kind == "model" and re.fullmatch(r"[\w-]+", plain) and plain in causal_models():
-        yield f"The library transformers has an architecture of that name: hf:config={plain}, "
-        yield f"or a small one: hf:config={plain},hidden_size=64,num_hidden_layers=2"
+        whole = f"The library transformers has an architecture of that name: hf:config={plain}"
+        yield f"{whole}, or a small one: hf:config={plain},hidden_size=64,num_hidden_layers=2"
