@@ -62,7 +62,7 @@ def test_training_step(benchmark: Any, built: Callable[..., Any], model: str) ->
     model, data and optimiser, step by step in turns, so that what else the machine does hits both."""
     import torch
 
-    from harness.contracts import seeded
+    from harness.examples import seeded
     from harness.schema import Training
     from harness.training import train
 

@@ -15,7 +15,7 @@ def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
     """A GPT (2 layers, 4 heads, width 64) on farm agreement; the unit: a forward pass over all conditions' examples."""
     import torch
 
-    from harness.contracts import Subject
+    from harness.subject import Subject
 
     task = built("task", "farm_agreement")
     model = built("model", "gpt:heads=4,d_model=64", vocab_size=56).eval()

@@ -11,18 +11,20 @@ from harness.specs import ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
 
 if TYPE_CHECKING:
     from harness.api import run
-    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Subject, Task
+    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
     from harness.errors import RequestError
     from harness.results import load
     from harness.schema import Curve, Matrix, Scalar
+    from harness.subject import Subject
 
     __version__: str
 
 _LAZY = {
     "run": "harness.api",
     "load": "harness.results",
-    **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Subject", "Task"), "harness.contracts"),
+    **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Task"), "harness.contracts"),
     **dict.fromkeys(("Curve", "Matrix", "Scalar"), "harness.schema"),
+    "Subject": "harness.subject",
     "RequestError": "harness.errors",
 }
 

@@ -36,19 +36,15 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from harness.schema import Trial
-from harness.vocabulary import Stage
+from harness.examples import standard_error
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
 
 SEES = ("past", "all")
 """What a model may say that its outputs see. One that sees all is not asked to be causal."""
-
-OUTPUTS_AT_ONCE = 2**26
-"""The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""
 
 
 class Skip(Exception):  # noqa: N818 - an outcome, not an error
@@ -332,121 +328,6 @@ class OffersMaximumLength(Protocol):
     max_length: int | None
 
 
-class Subject:
-    """What a probe looks at: a model, the task it faces and the evaluation data, at one stage.
-
-    Results that several probes need are computed once and kept: `batch`, `outputs` and `scores`.
-
-    Attributes:
-        model: the model, in evaluation mode; probes leave parameters, mode and hooks as they found them.
-        task: the task instance.
-        stage: `"initial"` (as constructed) or `"trained"`.
-        seed: the trial's seed.
-        device: where the model lives.
-        generator: a CPU generator of the probe's own; the same cell always gets the same one.
-        trial: what the runner was asked for, for probes that build the model again elsewhere; None outside a run.
-        budget: how long the model was trained, as a share of the steps that its task and its own class recommend; 1
-            before training, and for a model that comes with its weights.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        task: Task,
-        *,
-        stage: Stage,
-        seed: int,
-        device: torch.device,
-        examples: int = 512,
-        chunk_tokens: int = 65_536,
-        batches: dict[Condition, Batch] | None = None,
-        trial: Trial | None = None,
-        budget: float = 1.0,
-    ) -> None:
-        self.model = model
-        self.task = task
-        self.stage: Stage = stage
-        self.seed = seed
-        self.device = device
-        self.examples = examples
-        self.chunk_tokens = max(1, min(chunk_tokens, OUTPUTS_AT_ONCE // task.interface.output_size))
-        self.generator = torch.Generator()
-        self.trial = trial
-        self.budget = budget
-        self._batches = {} if batches is None else batches
-        self._scores: dict[Condition, dict[str, Tensor]] = {}
-
-    def batch(self, condition: Condition) -> Batch:
-        """The test data of a condition, on the model's device: the same for every model and every probe."""
-        if condition not in self._batches:
-            generator = seeded("test", self.seed, str(condition))
-            self._batches[condition] = self.task.evaluate(condition, self.examples, generator).to(self.device)
-        return self._batches[condition]
-
-    def marked(self, condition: Condition, examples: int | None = None) -> Batch | None:
-        """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
-        there are none, or the model says that it cannot take them."""
-        batch = self.batch(condition)
-        found = batch.marked.nonzero().squeeze(1)[:examples]
-        return batch[found] if len(found) and self.takes(batch) else None
-
-    def takes(self, batch: Batch) -> bool:
-        """Whether the model takes sequences of that length, as far as it says so (`max_length`)."""
-        most = getattr(self.model, "max_length", None)
-        return not isinstance(most, int) or batch.tokens.shape[1] <= most
-
-    def chunks(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""
-        return batch.split(max(1, self.chunk_tokens // max(1, batch.tokens.shape[1])))
-
-    def forward(self, batch: Batch) -> Float[Tensor, "batch time out"]:
-        """The model's outputs without gradients."""
-        with torch.inference_mode():
-            outputs: Tensor = self.model(batch.tokens)
-        return outputs
-
-    def score(self, batch: Batch) -> dict[str, Tensor]:
-        """The task's numbers per example for any batch, for example one with changed tokens; computed in chunks."""
-        parts = []
-        for piece in self.chunks(batch):
-            outputs = self.forward(piece)
-            with torch.inference_mode():
-                parts.append(self.task.score(outputs, piece))
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-    def scores(self, condition: Condition) -> dict[str, Tensor]:
-        """The task's numbers per example on the untouched test data of a condition."""
-        if condition not in self._scores:
-            self._scores[condition] = self.score(self.batch(condition))
-        return self._scores[condition]
-
-
-def standard_error(
-    values: Float[Tensor, " batch"], weights: Float[Tensor, " batch"] | None = None, *, share: bool = False
-) -> float:
-    """The standard error of a mean over examples; infinite for one example, which tells nothing of the others; NaN for
-    none, or where a value is NaN.
-
-    Args:
-        values: one for each example.
-        weights: of the examples, if it is a weighted mean.
-        share: the values lie between 0 and 1. Two examples of 0 and two of 1 are then added, so that ten right answers
-            out of ten do not pass for certainty (Agresti & Coull 1998).
-    """
-    known = values.detach().double().cpu()
-    if not len(known):
-        return math.nan
-    weight = torch.ones_like(known) if weights is None else weights.detach().double().cpu()
-    if share:
-        known = torch.cat([known, known.new_tensor([0, 0, 1, 1])])
-        weight = torch.cat([weight, weight.mean().expand(4)])
-    if len(known) == 1:
-        return math.nan if known.isnan() else math.inf
-    weight = weight / weight.sum()
-    variance = (weight.square() * (known - (weight * known).sum()).square()).sum()
-    return (variance * len(known) / (len(known) - 1)).sqrt().item()
-
-
 def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, " batch"]:
     """For each entry the index of another one with another value, drawn uniformly.
 
@@ -462,11 +343,3 @@ def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[
     first, own = counts.cumsum(0)[place] - counts[place], counts[place]
     drawn = (torch.rand(len(known), generator=generator, dtype=torch.float64) * (len(known) - own)).long()
     return order[torch.where(drawn < first, drawn, drawn + own)].to(values.device)
-
-
-def seeded(*names: object) -> torch.Generator:
-    """A CPU generator whose state depends on the names alone, for example `seeded("test", seed, condition)`."""
-    import hashlib
-
-    digest = hashlib.sha256("\x1f".join(map(str, names)).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") % (2**63 - 1))

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import nn
 
-from harness.contracts import seeded
+from harness.examples import seeded
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from harness.attention import attention_shape
-from harness.contracts import OffersAttention, Subject
+from harness.contracts import OffersAttention
 from harness.errors import PluginError, did_you_mean
+from harness.subject import Subject
 
 
 def _cue(subject: Subject) -> str:

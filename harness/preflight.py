@@ -13,8 +13,9 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from harness.contracts import IGNORE, SEES, Batch, Subject
+from harness.contracts import IGNORE, SEES, Batch
 from harness.isolation import random_state_restored
+from harness.subject import Subject
 from harness.vocabulary import SEEDS_ALIKE
 
 EXAMPLES = 3

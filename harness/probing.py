@@ -2,11 +2,12 @@
 
 from harness.blame import blame
 from harness.build import load_planned
-from harness.contracts import Subject, seeded
+from harness.examples import seeded
 from harness.measurements import ANY, KINDS, Measurement
 from harness.needs import unmet
 from harness.registry import Registry
 from harness.schema import Cell
+from harness.subject import Subject
 from harness.targets import load_use
 
 

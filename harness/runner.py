@@ -17,7 +17,7 @@ from torch import nn
 
 from harness.blame import blame, failure
 from harness.build import build_model, build_task
-from harness.contracts import Batch, Condition, Skip, Subject, Task
+from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
 from harness.plan import Planned, merged_training
@@ -27,6 +27,7 @@ from harness.provenance import provenance
 from harness.registry import Registry, default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.store import RunDirectory, replaced
+from harness.subject import Subject
 from harness.targets import load_use
 from harness.training import budget_share, train
 from harness.vocabulary import Stage

@@ -42,7 +42,7 @@ class TaskSpec(Spec):
 
 @dataclass(frozen=True)
 class ProbeSpec(Spec):
-    """A probe: a function or class that measures a `harness.contracts.Subject`."""
+    """A probe: a function or class that measures a `harness.subject.Subject`."""
 
     kind: ClassVar[str] = "probe"
 

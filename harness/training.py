@@ -12,8 +12,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Task, seeded
+from harness.contracts import Batch, Task
 from harness.errors import DivergedError, PluginError
+from harness.examples import seeded
 from harness.schema import Trained, Training
 
 VALIDATION_BATCHES = 4

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from harness import attention, contracts, gradients, hookspecs, schema, specs, statistics
+from harness import attention, contracts, gradients, hookspecs, schema, specs, statistics, subject
 from harness.needs import NEEDS
 from harness.testing import abilities
 from harness.testing.kinds import CHECKS
@@ -18,7 +18,7 @@ CLASSES: tuple[type, ...] = (
     contracts.Condition,
     contracts.Metric,
     contracts.Task,
-    contracts.Subject,
+    subject.Subject,
     contracts.Skip,
     specs.ModelSpec,
     specs.TaskSpec,

@@ -7,8 +7,9 @@ import torch
 from harness_plugins.tasks.recall import Recall
 from torch import nn
 
-from harness.contracts import Subject, Task
+from harness.contracts import Task
 from harness.schema import Curve, Matrix, Scalar
+from harness.subject import Subject
 
 Found = dict[str, Curve | Scalar | Matrix]
 

@@ -9,8 +9,9 @@ from harness_plugins.probes.accuracy import accuracy
 from harness_plugins.tasks.recall import KEYS, VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Metric, Subject
+from harness.contracts import Batch, Condition, Metric
 from harness.schema import Curve, Matrix, Scalar
+from harness.subject import Subject
 
 
 class Answers(nn.Module):

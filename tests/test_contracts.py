@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Condition, Interface, Metric, Subject, Task, standard_error
+from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness.examples import standard_error
+from harness.subject import Subject
 
 
 class Marked(Task):

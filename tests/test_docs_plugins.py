@@ -8,7 +8,7 @@ import pytest
 from documented import DOORS, hooks, undocumented
 from entry_points import entry_points_in, write_distribution
 
-from harness import contracts, hookspecs, registry, specs, statistics
+from harness import contracts, hookspecs, registry, specs, statistics, subject
 from harness.testing import MODEL_CHECKS, PROBE_CHECKS, TASK_CHECKS
 from harness.testing.reference import reference
 
@@ -42,7 +42,7 @@ def test_everything_public_is_documented() -> None:
         (hookspecs, "harness_later", lambda: None, "hook harness_later"),
         (hookspecs.harness_models, "__doc__", "", "hook harness_models"),
         (contracts.Task, "__annotations__", {"colour": str}, "Task.colour"),
-        (contracts.Subject, "later", lambda self: None, "Subject.later()"),
+        (subject.Subject, "later", lambda self: None, "Subject.later()"),
         (contracts.Metric, "__doc__", "How to read a number.", "Metric.unit"),
         (statistics.fit_decay, "__doc__", "Fit a curve, y along x.", "fit_decay(smallest)"),
     ],

@@ -20,9 +20,10 @@ from measured import cell, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Subject, standard_error
 from harness.errors import RequestError
+from harness.examples import standard_error
 from harness.schema import Curve, Matrix
+from harness.subject import Subject
 
 SHORT = Recall(distances=[2, 5])
 

@@ -16,8 +16,10 @@ from harness_plugins.tasks.noise import Noise
 from harness_plugins.tasks.recall import VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Interface, Skip, Subject, Task, seeded
+from harness.contracts import Batch, Condition, Interface, Skip, Task
+from harness.examples import seeded
 from harness.schema import Curve, Matrix, Scalar
+from harness.subject import Subject
 
 DISTANCES = [1, 2, 5, 10, 20, 50, 100]
 

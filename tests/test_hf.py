@@ -22,9 +22,10 @@ from hf_models import SETTINGS, TEXT, request, save, tokenizer
 import harness
 from harness.attention import attention_patterns, cut, edges_after, observe
 from harness.cli import main
-from harness.contracts import Interface, Skip, Subject, Task
+from harness.contracts import Interface, Skip, Task
 from harness.needs import unmet
 from harness.schema import Curve, Matrix, Scalar
+from harness.subject import Subject
 
 pytest.importorskip("transformers")
 

@@ -11,9 +11,10 @@ import pytest
 import torch
 from hf_models import save, tokenizer
 
-from harness.contracts import Skip, Subject
+from harness.contracts import Skip
 from harness.needs import unmet
 from harness.schema import Scalar
+from harness.subject import Subject
 
 pytest.importorskip("transformers")
 

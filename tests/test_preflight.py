@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from hf_models import request
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Interface, Metric, Subject, Task
+from harness.contracts import Batch, Condition, Interface, Metric, Task
 from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, READS, inspect
 from harness.registry import default_registry
+from harness.subject import Subject
 from harness.suites import Request
 from harness.targets import find, load
 

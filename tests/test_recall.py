@@ -6,8 +6,9 @@ import pytest
 import torch
 from harness_plugins.tasks.recall import DISTRACTORS, KEYS, QUESTION, VOCABULARY, Recall, mutual_information
 
-from harness.contracts import Condition, seeded
+from harness.contracts import Condition
 from harness.errors import RequestError
+from harness.examples import seeded
 from harness.registry import default_registry
 from harness.suites import Request
 from harness.targets import find, load

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import record
 
-from harness.contracts import standard_error
+from harness.examples import standard_error
 from harness.schema import Record
 from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, located, settled, summarise
 

@@ -17,8 +17,9 @@ from harness_plugins.tasks.recall import Recall
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from harness.contracts import Batch, Interface, Metric, Task, seeded
+from harness.contracts import Batch, Interface, Metric, Task
 from harness.errors import DivergedError, PluginError
+from harness.examples import seeded
 from harness.schema import Training
 from harness.training import Outcome, total_steps, train
 

@@ -14,8 +14,10 @@ from harness_plugins.probes.position_extrapolation import PositionExtrapolation
 from torch import nn
 from wrong_reasons import cases
 
-from harness.contracts import Subject, Task, seeded
+from harness.contracts import Task
+from harness.examples import seeded
 from harness.schema import Curve, Matrix, Scalar
+from harness.subject import Subject
 
 Measurements = Iterator[Scalar | Curve | Matrix]
 

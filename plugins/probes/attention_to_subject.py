@@ -20,7 +20,7 @@ from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Subject
 from harness.attention import look
-from harness.contracts import standard_error
+from harness.examples import standard_error
 
 ROUNDING = 0.01
 """How far from 1 the sum of weights may be: those of a model in half precision are rounded to 0.4 % each."""

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from harness import Batch, Task
-from harness.contracts import IGNORE, OUTPUTS_AT_ONCE
+from harness.contracts import IGNORE
+from harness.subject import OUTPUTS_AT_ONCE
 
 EXACT = 32
 """Up to so many outputs, each is differentiated."""

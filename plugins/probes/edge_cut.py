@@ -24,8 +24,8 @@ from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject, Task
 from harness.attention import Layer, select
-from harness.contracts import seeded
 from harness.errors import RequestError
+from harness.examples import seeded
 
 COLUMNS = (
     "attention is that of the query to what is cut (a mean where several layers and heads are); leak, how far later "

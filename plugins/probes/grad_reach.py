@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject
-from harness.contracts import standard_error
+from harness.examples import standard_error
 from harness.gradients import InputGradients
 from harness.statistics import falls_below, fit_decay, located
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness import Batch, Scalar, Skip
 from harness.attention import Layer, Seen
-from harness.contracts import standard_error
+from harness.examples import standard_error
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from jaxtyping import Float, Int
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different, seeded, standard_error
+from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different
 from harness.errors import did_you_mean
+from harness.examples import seeded, standard_error
 
 PAD, BOS, THE = (WORDS.index(word) for word in ("<pad>", "<s>", "the"))
 SUBJECT, VERB = ROLES.index("subject"), ROLES.index("verb")

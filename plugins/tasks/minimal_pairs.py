@@ -13,19 +13,9 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeInt
 from torch import Tensor
 
-from harness.contracts import (
-    Batch,
-    Condition,
-    Interface,
-    Metric,
-    OffersWordEnds,
-    Skip,
-    Task,
-    Tokenizer,
-    seeded,
-    standard_error,
-)
+from harness.contracts import Batch, Condition, Interface, Metric, OffersWordEnds, Skip, Task, Tokenizer
 from harness.errors import did_you_mean
+from harness.examples import seeded, standard_error
 
 
 class MinimalPairs(Task):

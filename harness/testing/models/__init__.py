@@ -1,6 +1,7 @@
 """What every model should do."""
 
-from harness.contracts import Interface, Task, seeded
+from harness.contracts import Interface, Task
+from harness.examples import seeded
 from harness.testing import declarations
 from harness.testing.case import Plugin, as_target
 from harness.testing.checks import checks_in

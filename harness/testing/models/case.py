@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from harness.contracts import OUTPUTS_AT_ONCE, Interface
+from harness.contracts import Interface
 from harness.isolation import random_state_restored
 from harness.preflight import difference
+from harness.subject import OUTPUTS_AT_ONCE
 from harness.testing.case import Case, place
 from harness.testing.checks import Failed, NotApplicable
 from harness.testing.models.precision import EXACT, ROUGH, SINGLE, NarrowResults, in_double

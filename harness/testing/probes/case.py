@@ -6,9 +6,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from harness.contracts import Skip, Subject, Task, seeded
+from harness.contracts import Skip, Task
+from harness.examples import seeded
 from harness.isolation import random_state_restored
 from harness.needs import unmet
+from harness.subject import Subject
 from harness.testing.case import Case
 from harness.testing.toys import Attending, Marked
 from harness.vocabulary import Stage

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Task, seeded
+from harness.contracts import IGNORE, Batch, Condition, Task
+from harness.examples import seeded
 from harness.testing.case import Case, place
 from harness.testing.checks import Failed
 

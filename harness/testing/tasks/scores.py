@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from harness.contracts import Batch, Condition, standard_error
+from harness.contracts import Batch, Condition
+from harness.examples import standard_error
 from harness.testing.abilities import OffersPerfection
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.answers import asked, certain, guesses, knowing

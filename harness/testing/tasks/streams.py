@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, islice
 
-from harness.contracts import Batch, seeded
+from harness.contracts import Batch
+from harness.examples import seeded
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import BATCHES, TaskCase
 from harness.testing.untouched import move_random_states, moved_since, random_states, same_values
