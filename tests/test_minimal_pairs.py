@@ -252,7 +252,7 @@ def test_two_words_that_a_tokenizer_does_not_know_are_told_from_equal_ones(tmp_p
     lines = ["The keys are\tThe keys is\t1\t2", "The keys #\tThe keys %\t1\t2"]
     task = MinimalPairs(Letters(), file=table(tmp_path, *lines))
     reason = "both sentences have the same tokens: the tokenizer does not know some of their words"
-    assert f"1 pairs not scored, since {reason}: line 2" in task.notes
+    assert f"1 pair not scored, since {reason}: line 2" in task.notes
 
 
 def test_pairs_that_cannot_be_scored_are_counted_and_named(tmp_path: Path) -> None:

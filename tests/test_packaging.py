@@ -32,7 +32,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (path,) = folder.glob("*.tar.gz")
-    with tarfile.open(path, encoding="utf-8") as archive:
+    with tarfile.open(path) as archive:
         members = [member for member in archive if member.isfile()]
         contents = {member.name.partition("/")[2]: archive.extractfile(member) for member in members}
         return {name: file.read().decode() for name, file in contents.items() if file}

@@ -35,7 +35,8 @@ def without_encoding(source: str) -> Iterator[str]:
         binary = any(re.fullmatch(r"[rwxa+]*b[rwxa+]*", mode) for mode in modes if isinstance(mode, str))
         function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         of_path = function in ("read_text", "write_text") and isinstance(node.func, ast.Attribute)
-        opens = function in ("open", "fdopen", "NamedTemporaryFile") and not binary
+        bytes_only = ast.unparse(node.func) in ("os.open", "tarfile.open")
+        opens = function in ("open", "fdopen", "NamedTemporaryFile") and not binary and not bytes_only
         pipes = bool({"text", "universal_newlines"} & named) and function in ("run", "Popen", "check_output")
         if (of_path or opens or pipes) and not {"encoding", None} & named:
             yield f"{node.lineno}: {ast.unparse(node)}"
