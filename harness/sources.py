@@ -195,7 +195,8 @@ def object_digest(code: type | FunctionType) -> str:
 def text_of(code: type | FunctionType) -> str:
     """What defines a class or function: its own lines of a file or notebook cell, or all of them where it is defined
     inside of something else; "" if they cannot be found."""
-    for file in {each.__code__.co_filename: None for each in _functions(code)}:
+    files = {each.__code__.co_filename: None for each in _functions(code)}
+    for file in files:
         linecache.checkcache(file)
         if lines := linecache.getlines(file):
             for node in reversed(ast.parse("".join(lines)).body):
@@ -204,9 +205,11 @@ def text_of(code: type | FunctionType) -> str:
                     return "".join(lines[first - 1 : node.end_lineno])
             return "".join(lines)
     try:
-        return inspect.getsource(code)
+        # without a function there is only the module to ask, and its file may hold something else at that line
+        text = "" if files else inspect.getsource(code)
     except (OSError, TypeError):
         return ""
+    return text if code.__name__ in text else ""
 
 
 def _functions(code: type | FunctionType) -> list[FunctionType]:
