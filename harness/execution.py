@@ -99,10 +99,11 @@ class Execution:
             return None
         moved: dict[str, PluginUse] = {}
         for kind, use in (("model", cell.trial.model), ("task", cell.trial.task), ("probe", cell.probe)):
-            then: PluginUse = getattr(record, kind)
-            now = then.model_copy(update={"name": use.name, "label": use.label, "target": use.target})
-            if use.file and now != then:
-                moved[kind] = now
+            if use.file:
+                then: PluginUse = getattr(record, kind)
+                now = then.model_copy(update={"name": use.name, "label": use.label, "target": use.target})
+                if now != then:
+                    moved[kind] = now
         if moved:
             record = record.model_copy(update=moved)
             self.store.write_record(record)

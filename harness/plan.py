@@ -135,8 +135,9 @@ def make_plan(
                 entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
                 known = cells.setdefault(trial.id, set())
                 for probe in probes:
-                    looks.setdefault(probe.use.called, set()).update(_stages(experiment, probe, model))
-                    for stage in _stages(experiment, probe, model):
+                    measured = _stages(experiment, probe, model)
+                    looks.setdefault(probe.use.called, set()).update(measured)
+                    for stage in measured:
                         cell = _cell(trial, probe, stage, suite.examples)
                         labels = _Labels(model.use.label, task.use.label, probe.use.label, stage)
                         crossed.setdefault(labels, set()).update(() if training else (settings,))
