@@ -51,18 +51,19 @@ def read_anew() -> None:
     """
     forget_edited()
     _digests.clear()
-    specs = _specs()
     for name, place in [*_packages.items()]:
         edited = place.texts.edited()
+        specs = _specs(name) if edited else {}
         held = [path for path in edited if path in specs and specs[path] is place.specs.get(path, specs[path])]
         place.edited = held[0] if held else None
         if edited and not held:
             del _packages[name]
 
 
-def _specs() -> dict[Path, ModuleSpec]:
-    """Of all imported modules, by file."""
-    specs = [getattr(module, "__spec__", None) for module in [*sys.modules.values()]]
+def _specs(package: str) -> dict[Path, ModuleSpec]:
+    """Of the package's imported modules, by file."""
+    own = [module for name, module in [*sys.modules.items()] if name.partition(".")[0] == package]
+    specs = [getattr(module, "__spec__", None) for module in own]
     return {Path(spec.origin): spec for spec in specs if isinstance(spec, ModuleSpec) and spec.origin}
 
 
@@ -106,7 +107,7 @@ def _package(name: str, path: Path) -> _Place:
     if name not in _packages:
         homes = getattr(sys.modules.get(name), "__path__", [path.parent])
         _packages[name] = _Place(name, Path(homes[0]))
-    _packages[name].specs = _specs() | _packages[name].specs
+    _packages[name].specs = _specs(name) | _packages[name].specs
     return _packages[name]
 
 

@@ -58,10 +58,9 @@ def scores(subject: Subject, conditions: Sequence[Condition]) -> Series:
             errors.append({})
             continue
         batch = subject.batch(condition)  # outside the `try`: what the task cannot make is no limit of the model
-        most = getattr(subject.model, "max_length", None)
         try:
-            if isinstance(most, int) and batch.tokens.shape[1] > most:
-                raise ValueError(f"the model takes {most} tokens at most (max_length)")
+            if not subject.takes(batch):
+                raise ValueError(f"the model takes {subject.model.max_length} tokens at most (max_length)")
             numbers = subject.scores(condition)
         except torch.OutOfMemoryError:
             raise  # a limit of the machine
