@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import SHORT
 
-from harness.cli import main, terminal_width
+from harness.cli import main
+from harness.cli.common import terminal_width
 from harness.registry import Broken, Origin, default_registry
 from harness.requests import find_suite
 from harness.schema import Record

@@ -68,7 +68,7 @@ def test_the_source_distribution_holds_what_its_tests_read(sdist: dict[str, str]
 def test_the_wheel_holds_the_core_and_the_plugins(wheel: Path) -> None:
     """Both packages under their import names, typed, with suites and without tests."""
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"harness/cli.py", "harness/py.typed", "harness_plugins/py.typed"} <= names
+    assert {"harness/cli/__init__.py", "harness/py.typed", "harness_plugins/py.typed"} <= names
     assert "harness_plugins/suites/recall.toml" in names
     assert not [name for name in names if name.startswith(("plugins/", "tests/", "benchmarks/", "typings/"))]
 

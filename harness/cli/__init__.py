@@ -1,0 +1,70 @@
+"""The command line. Thin: it reads the request, calls the library and prints."""
+
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import click
+
+from harness.cli.authors import check, new
+from harness.cli.plugins import list_plugins, show
+from harness.cli.running import bench, run
+from harness.cli.showing import report, schema
+from harness.errors import HarnessError, RequestError
+
+
+class HarnessGroup(click.Group):
+    """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
+
+    order: ClassVar = ("run", "report", "list", "show", "bench", "new", "check", "schema")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except HarnessError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(2 if isinstance(error, RequestError) else 1)
+        except OSError as error:
+            if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output
+                raise
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            with suppress(OSError, ValueError):  # or Python would try again at its end, and say so
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            from harness.executors.start import stop
+
+            stop()
+            click.echo("Interrupted.", err=True)
+            ctx.exit(130)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from harness.errors import did_you_mean
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(error.message + did_you_mean(args[0], self.list_commands(ctx)), ctx) from None
+
+
+@click.group(cls=HarnessGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sequence-harness", prog_name="harness")
+def main() -> None:
+    """Ask a sequence architecture: does gradient reach, does it look, does it rely, does it extrapolate?
+
+    \b
+    harness run --model lstm --probe grad_reach
+    harness run --model lstm --model gpt:position=none --task recall:train_max=100
+    harness run recall --jobs 2
+    """
+
+
+for command in (run, report, list_plugins, show, bench, new, check, schema):
+    main.add_command(command)

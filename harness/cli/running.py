@@ -1,0 +1,168 @@
+"""The commands that run something: `harness run` and `harness bench`."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli.common import Folder, counted, rendered
+from harness.errors import RequestError
+from harness.vocabulary import FORMATS, STAGES
+
+
+@click.command()
+@click.argument("suite", required=False)
+@click.option(
+    "-m",
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME[:ARG=VALUE,...]",
+    help="A model, perhaps by another name (small=gpt:layers=1); repeat to compare.",
+)
+@click.option("-t", "--task", "tasks", multiple=True, metavar="NAME[:ARG=VALUE,...]", help="A task  [default: recall].")
+@click.option(
+    "-p",
+    "--probe",
+    "probes",
+    multiple=True,
+    metavar="NAME[:ARG=VALUE,...]",
+    help="A probe  [default: accuracy].",
+)
+@click.option("--seeds", type=click.IntRange(min=1), help="Number of seeds  [default: 3].")
+@click.option(
+    "--training",
+    multiple=True,
+    metavar="SETTING=VALUE,...",
+    help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
+)
+@click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
+@click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
+@click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Train and measure anew what is asked for here; other records in the run directory stay.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.pass_context
+def run(
+    context: click.Context,
+    suite: str | None,
+    models: tuple[str, ...],
+    tasks: tuple[str, ...],
+    probes: tuple[str, ...],
+    seeds: int | None,
+    training: tuple[str, ...],
+    stages: tuple[str, ...],
+    examples: int | None,
+    out: Path | None,
+    fresh: bool,
+    jobs: int | None,
+    device: str,
+    dry_run: bool,
+    form: str,
+) -> None:
+    """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes.
+
+    What is already in the run directory is not measured again.
+    """
+    from harness.devices import check_device, default_jobs
+    from harness.execution import execute
+    from harness.executors.start import start
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+    from harness.requests import build_suite, default_out
+    from harness.suites import parse_arguments
+
+    asked = build_suite(
+        models or None,
+        tasks or None,
+        probes or None,
+        suite=suite,
+        seeds=seeds,
+        examples=examples,
+    )
+    check_device(device)
+    ways = [parse_arguments(each) for each in training]
+    if {} in ways:
+        raise RequestError(
+            "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+        )
+    jobs = jobs or (default_jobs() if device == "cpu" else 1)
+    if jobs > 1 and not dry_run:
+        start()  # workers get ready while the run is planned
+    with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
+        plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
+    out = out or default_out(asked)
+    if dry_run:
+        _print_plan(plan, out)
+        context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
+    try:
+        with _progress() as report, redirect_stdout(sys.stderr):
+            results = execute(plan, out, fresh=fresh, jobs=jobs, report=report)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
+        context.exit(130)
+    click.echo(rendered(results.records, asked, form))
+    if form == "text":
+        click.echo(
+            f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
+            f"Show them again: harness report {out}   (as data: --format csv)"
+        )
+    context.exit(1 if any(record.status == "failed" for record in results) else 0)
+
+
+@click.command()
+@click.option("--out", type=Folder(), default=Path("runs/bench"), show_default=True)
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions.")
+@click.option("-m", "--model", "models", multiple=True, hidden=True)
+@click.pass_context
+def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]) -> None:
+    """Time sequential against parallel models on this machine: the suite `bench`, anew, one trial at a time."""
+    if models:
+        named = " ".join(f"--model {model}" for model in models)
+        raise RequestError(f"bench times the models of its own suite; for others: harness run {named} --probe speed")
+    context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
+
+
+def _print_plan(plan: Any, out: Path) -> None:
+    for planned in plan.trials:
+        trial = planned.trial
+        training = trial.training
+        length = (
+            counted(training.steps, "step") if training.steps is not None else counted(f"{training.epochs:g}", "epoch")
+        )
+        how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
+        how += " (one seed stands for all: the data is fixed)" if planned.same else ""
+        what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
+        click.echo(f"{trial.id}  {what}")
+        if planned.broken:
+            click.echo(f"  cannot run: {planned.broken.message}")
+        for cell in planned.cells:
+            click.echo(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
+    trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
+    click.echo(f"{trials}, {cells}; records would go to {out}/records")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Any], None]]:
+    """A bar with the time left on a terminal; silent elsewhere."""
+    from tqdm import tqdm
+
+    layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
+    with tqdm(disable=None, total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
+
+        def report(progress: Any) -> None:
+            bar.total = progress.all_trials
+            steps = f", step {progress.steps:,.0f} of {progress.all_steps:,}" if progress.all_steps else ""
+            bar.set_description_str(f"trial {progress.trials:.1f} of {progress.all_trials}{steps}", refresh=False)
+            bar.update(progress.trials - bar.n)
+
+        yield report
