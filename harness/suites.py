@@ -216,7 +216,7 @@ class Claim(Selection):
     """Fields of another selection to compare with, seed by seed; `none` unsets one."""
     factor: Finite = 1.0
     """Multiplies the other selection's number before it is compared."""
-    margin: Finite = Field(0.0, ge=0)
+    margin: Finite = Field(default=0.0, ge=0)
     """Numbers closer to the value than this decide nothing (for example the sampling error of an accuracy)."""
     seeds: Literal["every", "median", "best", "worst", "some"] = "every"
     """Of what the claim speaks: every seed (one clear counterexample refutes it), some seed (one clear example is
@@ -276,9 +276,9 @@ class Suite(Strict):
     name: Annotated[str, AfterValidator(_folder)] = "run"
     """What reports and the folder of its records are called; a file's own name if not said."""
     summary: str = ""
-    seeds: Count = Field(3, ge=1)
+    seeds: Count = Field(default=3, ge=1)
     """Seeds 0 to seeds - 1."""
-    examples: Count = Field(512, ge=1)
+    examples: Count = Field(default=512, ge=1)
     """Evaluation examples per condition."""
     training: dict[str, Any] = {}
     """Training settings for all experiments; they win over what the plugins recommend."""

@@ -1,5 +1,6 @@
 """One pytest test for each check. Imports pytest only when it is used."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -7,7 +8,7 @@ from harness.testing.case import Plugin
 from harness.testing.kinds import CHECKERS, CHECKS
 
 
-def conformance(kind: str, plugin: Plugin, **more: Any) -> Any:
+def conformance(kind: str, plugin: Plugin, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Parametrise a test over all checks of a plugin, as its argument `check`.
 
         @conformance("model", "acme-gru")
