@@ -4,6 +4,7 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import json
 import linecache
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Any
 
 from harness.errors import RequestError
 from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
@@ -252,3 +254,13 @@ def file_digest(path: Path) -> str:
 def _file_digest(path: Path, modified: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def canonical(value: Any) -> str:
+    """JSON that is equal exactly when the value is."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def content_hash(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -122,7 +122,7 @@ def _split_commas(text: str) -> list[str]:
 
 def parse_value(text: str) -> Any:
     """What `key=value` means by its value."""
-    if text.lower() == "none":
+    if read_none(text) is None:
         # `position=none` is a word for some plugins and None for others; argument validation settles which
         return text
     if text.lower() in ("true", "false"):
@@ -131,6 +131,11 @@ def parse_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def read_none(value: Any) -> Any:
+    """None for the word `none`, by which it is written where there is only text; anything else as it is."""
+    return None if isinstance(value, str) and value.lower() == "none" else value
 
 
 def format_arguments(arguments: dict[str, Any]) -> str:
@@ -178,10 +183,6 @@ class Selection(Strict):
             if name not in Training.model_fields:
                 raise ValueError(f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)}")
         return training
-
-    def trained_so(self, training: Training) -> bool:
-        """Whether a model that was trained like this is meant."""
-        return all(getattr(training, k) == (None if v == "none" else v) for k, v in self.training.items())
 
     @model_validator(mode="after")
     def _leads_to_one_number(self) -> "Selection":
@@ -239,7 +240,7 @@ class Claim(Selection):
         if self.than is None:
             return None
         own = self._selected() | self.than
-        return Selection.model_validate({key: None if value == "none" else value for key, value in own.items()})
+        return Selection.model_validate({key: read_none(value) for key, value in own.items()})
 
     def _selected(self) -> dict[str, Any]:
         return self.model_dump(include=set(Selection.model_fields), exclude_none=True)

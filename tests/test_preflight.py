@@ -12,11 +12,12 @@ from hf_models import request
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness.plugin import resolve
 from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, READS, inspect
 from harness.registry import default_registry
 from harness.subject import Subject
 from harness.suites import Request
-from harness.targets import find, load
+from harness.targets import find_entry, load
 
 VOCABULARY = 11
 
@@ -59,9 +60,9 @@ def found(build: Callable[[], nn.Module], task: Task | None = None, *, trained_e
 
 def built_in(request: str) -> Callable[[], nn.Module]:
     asked = Request.model_validate(request)
-    target = load(find(default_registry(), "model", asked.name))
+    plugin = resolve(load(find_entry(default_registry(), "model", asked.name)), asked)
     face = Next.interface
-    return lambda: target.build(asked.arguments, vocab_size=face.input_size, interface=face)
+    return lambda: plugin.construct(vocab_size=face.input_size, interface=face)
 
 
 POSITIONS = [f"gpt:position={position}" for position in ("learned", "sinusoidal", "none", "rope", "alibi")]
