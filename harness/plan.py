@@ -114,7 +114,7 @@ def make_plan(
                 entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
                 cells = (_cell(trial, probe, stage, suite.examples) for probe, stage in looked)
                 new = {cell.id: cell for cell in cells if cell.id not in known}
-                known |= new.keys()
+                known.update(new)
                 entry.cells.extend(new.values())
     if not known:
         asked = f"; asked for: {', '.join(stages) or 'none'}"
@@ -254,7 +254,7 @@ def _check_epochs(task: AnyPlugin, training: Training) -> None:
 
 def _trial(model: AnyPlugin, task: AnyPlugin, training: Training, seed: int, device: str) -> Trial:
     key = "\n".join((model.key, task.key, _training_key(training), str(seed), device, core_digest()))
-    return Trial.model_construct(
+    return Trial(
         id=content_hash(key),
         model=model.use,
         task=task.use,
@@ -265,9 +265,9 @@ def _trial(model: AnyPlugin, task: AnyPlugin, training: Training, seed: int, dev
     )
 
 
-def _cell(trial: Trial, probe: AnyPlugin, stage: str, examples: int) -> Cell:
+def _cell(trial: Trial, probe: AnyPlugin, stage: Stage, examples: int) -> Cell:
     key = "\n".join((trial.id, probe.key, stage, str(examples)))
-    return Cell.model_construct(id=content_hash(key), trial=trial, probe=probe.use, stage=stage, examples=examples)
+    return Cell(id=content_hash(key), trial=trial, probe=probe.use, stage=stage, examples=examples)
 
 
 @cache

@@ -11,7 +11,7 @@ import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -148,7 +148,8 @@ def _files(place: _Place, imported: str) -> Iterator[tuple[_Place, Path]]:
         yield place, file
 
 
-def _imports(source: bytes, package: str) -> set[str]:
+@lru_cache(maxsize=1024)
+def _imports(source: bytes, package: str) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -160,7 +161,7 @@ def _imports(source: bytes, package: str) -> set[str]:
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
         elif isinstance(node, ast.Call):
             names.add(imported_by(node))
-    return {name for name in names if name and "*" not in name}
+    return frozenset(name for name in names if name and "*" not in name)
 
 
 def code_digest(files: Iterable[Path]) -> str:
