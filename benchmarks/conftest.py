@@ -25,10 +25,12 @@ def built() -> Callable[..., Any]:
     from harness.plugin import resolve
     from harness.registry import default_registry
     from harness.suites import Request
-    from harness.targets import find_entry, load
+    from harness.targets import find_entry, load_definition
 
     def build(kind: str, text: str, **supplied: Any) -> Any:
         request = Request.model_validate(text)
-        return resolve(load(find_entry(default_registry(), kind, request.name)), request).construct(**supplied)
+        return resolve(load_definition(find_entry(default_registry(), kind, request.name)), request).construct(
+            **supplied
+        )
 
     return build

@@ -11,13 +11,13 @@ from tabulate import tabulate
 from harness.registry import default_registry
 from harness.requests import find_suite
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load
+from harness.targets import Definition, find_entry, load_definition
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
     """A model, task or probe: summary, arguments, advice, needs, source and documentation."""
     name = Request.model_validate(name).name
-    definition = load(find_entry(default_registry(), kind, name))
+    definition = load_definition(find_entry(default_registry(), kind, name))
     entry, code, says = definition.entry, definition.code, definition.says
     arguments = list_arguments(definition)
     facts: dict[str, Any] = {

@@ -14,7 +14,7 @@ from harness.registry import Registry
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.sources import canonical, code_digest, content_hash, read_anew
 from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments
-from harness.targets import find_entry, load
+from harness.targets import find_entry, load_definition
 from harness.training_settings import merge_training
 from harness.vocabulary import STAGES, Stage
 
@@ -210,7 +210,7 @@ class _Resolver:
     def _resolve(self, kind: str, request: Request) -> AnyPlugin:
         entry = find_entry(self.registry, kind, request.name)
         try:
-            plugin = resolve(load(entry), request)
+            plugin = resolve(load_definition(entry), request)
             _ = plugin.pretrained  # asked here, so that a plugin's error is its own
             return plugin
         except RequestError:

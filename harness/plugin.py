@@ -17,7 +17,7 @@ from harness.registry import Entry, Registry, describe, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, object_digest, source_digest
 from harness.suites import Request, format_arguments
-from harness.targets import Definition, Given, find_entry, load
+from harness.targets import Definition, Given, find_entry, load_definition
 
 PLAIN_DATA = "Arguments must be plain data: numbers, text, lists."
 _PLAIN = TypeAdapter(dict[str, Any])
@@ -149,7 +149,9 @@ def planned(registry: Registry, kind: str, use: PluginUse) -> Plugin:
     Raises:
         PluginError: its code, or a file that its arguments name, is not what it was when the plan was made.
     """
-    definition = load(find_entry(registry, kind, f"{use.distribution}:{use.name}" if use.distribution else use.name))
+    definition = load_definition(
+        find_entry(registry, kind, f"{use.distribution}:{use.name}" if use.distribution else use.name)
+    )
     arguments = _keywords(_validate(definition, use.arguments))
     if _digest(definition, arguments) != use.digest:
         raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")

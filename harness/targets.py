@@ -157,7 +157,7 @@ _loaded: dict[Entry, Definition] = {}
 """As they were last loaded."""
 
 
-def load(entry: Entry) -> Definition:
+def load_definition(entry: Entry) -> Definition:
     """Import a plugin's code.
 
     Raises:

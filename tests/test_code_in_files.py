@@ -12,13 +12,13 @@ from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load
+from harness.targets import Definition, find_entry, load_definition
 
 Write = Callable[..., str]
 
 
 def definition(name: str) -> Definition:
-    return load(find_entry(default_registry(), "model", name))
+    return load_definition(find_entry(default_registry(), "model", name))
 
 
 def plugin(name: str) -> Plugin:

@@ -20,13 +20,13 @@ from harness.requests import build_suite
 from harness.schema import Scalar
 from harness.sources import read_anew
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load
+from harness.targets import Definition, find_entry, load_definition
 
 Write = Callable[..., str]
 
 
 def definition(name: str) -> Definition:
-    return load(find_entry(default_registry(), "model", name))
+    return load_definition(find_entry(default_registry(), "model", name))
 
 
 def plugin(name: str) -> Plugin:

@@ -17,7 +17,7 @@ from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, R
 from harness.registry import default_registry
 from harness.subject import Subject
 from harness.suites import Request
-from harness.targets import find_entry, load
+from harness.targets import find_entry, load_definition
 
 VOCABULARY = 11
 
@@ -60,7 +60,7 @@ def found(build: Callable[[], nn.Module], task: Task | None = None, *, trained_e
 
 def built_in(request: str) -> Callable[[], nn.Module]:
     asked = Request.model_validate(request)
-    plugin = resolve(load(find_entry(default_registry(), "model", asked.name)), asked)
+    plugin = resolve(load_definition(find_entry(default_registry(), "model", asked.name)), asked)
     face = Next.interface
     return lambda: plugin.construct(vocab_size=face.input_size, interface=face)
 

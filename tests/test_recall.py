@@ -12,7 +12,7 @@ from harness.examples import seeded
 from harness.plugin import resolve
 from harness.registry import default_registry
 from harness.suites import Request
-from harness.targets import find_entry, load
+from harness.targets import find_entry, load_definition
 
 
 @pytest.mark.parametrize("distance", [0, 1, 7, 100])
@@ -122,4 +122,4 @@ def test_an_empty_range_is_refused() -> None:
     """Before anything is built."""
     request = Request.model_validate("recall:train_min=9,train_max=3")
     with pytest.raises(RequestError, match="train_min = 9 is larger than train_max = 3; give both"):
-        resolve(load(find_entry(default_registry(), "task", "recall")), request)
+        resolve(load_definition(find_entry(default_registry(), "task", "recall")), request)

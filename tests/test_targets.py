@@ -10,12 +10,12 @@ from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.suites import Request, format_arguments, parse_arguments, parse_request
-from harness.targets import find_entry, load
+from harness.targets import find_entry, load_definition
 
 
 def plugin(text: str, kind: str = "model") -> Plugin:
     request = Request.model_validate(text)
-    return resolve(load(find_entry(default_registry(), kind, request.name)), request)
+    return resolve(load_definition(find_entry(default_registry(), kind, request.name)), request)
 
 
 def arguments(text: str) -> dict[str, object]:

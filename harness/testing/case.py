@@ -12,7 +12,7 @@ from harness.plugin import Plugin, resolve
 from harness.registry import Entry, Origin, default_registry, short_path
 from harness.specs import KINDS
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load
+from harness.targets import Definition, find_entry, load_definition
 
 PluginLike = str | type[Any] | Any
 """A name with or without arguments (`gpt:layers=4`), a file (`./gru.py:GRU`), or the class or function itself."""
@@ -60,7 +60,7 @@ def as_definition(kind: str, plugin: PluginLike) -> tuple[Definition, Request]:
     """
     if isinstance(plugin, str):
         request = Request.model_validate(plugin)
-        return load(find_entry(default_registry(), kind, request.name)), request
+        return load_definition(find_entry(default_registry(), kind, request.name)), request
     if not callable(plugin):
         raise RequestError(f"a {kind} is a class or a function, or the name of one; this is {plugin!r:.60}")
     name = getattr(plugin, "__qualname__", type(plugin).__name__)

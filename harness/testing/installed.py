@@ -12,7 +12,7 @@ from harness.kinds import kind_of
 from harness.plugin import resolve
 from harness.registry import Entry, Registry, describe
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load
+from harness.targets import Definition, find_entry, load_definition
 from harness.testing.checks import Check
 from harness.testing.kinds import CHECKERS, CHECKS
 from harness.testing.results import CheckResult, Report, Status
@@ -62,7 +62,7 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
     request = Request.model_validate(name)
     shown = name.rpartition(":")[2] if not request.arguments and not name.count("/") else name
     try:
-        if reason := why_not_built(load(find_entry(registry, kind, request.name)), request):
+        if reason := why_not_built(load_definition(find_entry(registry, kind, request.name)), request):
             return _not_checked(kind, shown, "not applicable", reason)
         return Report(kind, shown, CHECKERS[kind](name).report().results)
     except RequestError:
@@ -78,7 +78,7 @@ def _not_checked(kind: str, name: str, status: Status, reason: str) -> Report:
 def _refuse(entry: Entry, request: Request) -> None:
     """Raise `RequestError` for arguments that do not fit; what is wrong with the plugin itself, its report says."""
     try:
-        definition = load(entry)
+        definition = load_definition(entry)
         if request.arguments:
             resolve(definition, request)
     except RequestError:
@@ -125,7 +125,7 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
         if ".py" in name or Path(f"{name.rpartition(':')[0]}.py").is_file():
             raise
     else:
-        return [_kind(load(entry).code)]
+        return [_kind(load_definition(entry).code)]
     known = sorted({entry.spec.name for kind in CHECKS for entry in registry.all(kind)})
     broken = "".join(f"\n{item}" for item in registry.broken if not item.name or item.name == short)
     raise RequestError(
