@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from harness.cli.common import say
+
 KINDS = ("model", "task", "probe")
 
 
@@ -27,8 +29,8 @@ def new(kind: str, name: str, into: Path) -> None:
 
     folder = write_package(kind, name, into, default_registry())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        click.echo(f"  {path}")
-    click.echo("Now:\n" + "\n".join(f"  {command}" for command in next_commands(kind, name, folder)))
+        say(f"  {path}")
+    say("Now:\n" + "\n".join(f"  {command}" for command in next_commands(kind, name, folder)))
 
 
 @click.command()
@@ -55,7 +57,7 @@ def check(context: click.Context, names: tuple[str, ...], kind: str | None, verb
     for report in check_installed(default_registry(), names, kind):
         reports.append(report)
         if form == "text":
-            click.echo(report.text(verbose=verbose))
+            say(report.text(verbose=verbose))
     if form == "json":
         click.echo(json.dumps([report.as_dict() for report in reports], indent=1))
     failed = any(report.failed for report in reports)

@@ -5,7 +5,7 @@ from textwrap import TextWrapper
 
 import click
 
-from harness.cli.common import terminal_width
+from harness.cli.common import say, terminal_width
 
 KINDS = ("models", "tasks", "probes", "suites")
 
@@ -30,12 +30,12 @@ def list_plugins(kind: str | None, form: str) -> None:
         ]
         with formatter.section(each):
             formatter.write_dl(entries or [("none", "")])
-    click.echo(formatter.getvalue())
+    say(formatter.getvalue())
     if registry.broken:
         lines = TextWrapper(terminal_width(), subsequent_indent="    ", break_on_hyphens=False)
         click.echo(lines.fill("Broken plugins (they fail only what needs them):"))
         for item in registry.broken:
-            click.echo(lines.fill(f"  {item}"))
+            say(lines.fill(f"  {item}"))
     else:
         click.echo("More about one: harness show model NAME")
 
@@ -53,8 +53,9 @@ def show(kind: str, name: str, form: str) -> None:
     from harness.requests import find_suite
 
     if kind != "suite":
-        click.echo(describe_plugin(kind, name, as_json=form == "json"))
+        shown = describe_plugin(kind, name, as_json=form == "json")
+        click.echo(shown) if form == "json" else say(shown)
     elif form == "json":
         click.echo(find_suite(name).model_dump_json(indent=1))
     else:
-        click.echo(describe_suite(name))
+        say(describe_suite(name))

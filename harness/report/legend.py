@@ -6,8 +6,8 @@ from fractions import Fraction
 
 from harness.report.conditions import SETTINGS
 from harness.report.curves import BELOW
+from harness.report.elements import Table
 from harness.report.grouping import MARK, Group, Row
-from harness.report.writers import Table
 from harness.schema import Matrix, Scalar
 from harness.statistics import coverage
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.claims import Outcome, Verdict, judge
 from harness.measurements import place
+from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
 from harness.report.numbers import count, number, spread
-from harness.report.writers import Block, Heading, Paragraph, Table
 from harness.schema import Record
 from harness.statistics import summarise
 from harness.suites import Claim, Selection, Suite, format_arguments
