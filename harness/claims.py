@@ -4,11 +4,13 @@ import math
 import operator
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import median
 from typing import Any, Literal
 
+from harness.errors import RequestError
 from harness.schema import PluginUse, Record
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
 from harness.statistics import FEW_SEEDS, MARGIN, current, identity, measured_once, name_seeds, seeds_alike
@@ -222,8 +224,10 @@ def matches(request: Request | None, use: PluginUse) -> bool:
 
 @lru_cache(maxsize=4096)
 def _typed_arguments(label: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = parse_request(label)["arguments"]
-    return arguments
+    with suppress(RequestError):  # of a label that nobody could have typed
+        arguments: dict[str, Any] = parse_request(label)["arguments"]
+        return arguments
+    return {}
 
 
 def _normal(distribution: str) -> str:

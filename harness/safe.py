@@ -39,7 +39,8 @@ def visible_lines(text: str) -> str:
 
 def sentence(text: str) -> str:
     """The same of running text, whose lines become one."""
-    return visible(re.sub(r"\s*[\n\r]\s*", " ", text))
+    lines = re.split(r"[\n\r]+", text)
+    return visible(" ".join(map(str.strip, lines)) if len(lines) > 1 else text)
 
 
 def bounded(text: str, most: int) -> str:

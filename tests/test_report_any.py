@@ -11,6 +11,7 @@ from record_factory import record
 
 from harness.report import render
 from harness.schema import Curve, Failure, Matrix, Record, Scalar
+from harness.suites import Suite
 from harness.vocabulary import FORMATS
 
 FLOATS = st.one_of(st.floats(), st.sampled_from([1e308, -1e308, 5e-324, -5e-324, 1.0, 1 + 2**-52, 0.0, math.nan]))
@@ -27,8 +28,13 @@ ODD = [
     "[x](y)",
     "\u202e",
     "m" * 2000,
+    "9" * 5000,
+    "¹",
 ]
 TEXTS = st.one_of(st.sampled_from(ODD), st.text(max_size=12), st.text(st.characters(), max_size=6))
+WORDS = TEXTS.filter(lambda text: text and not re.search("[\ud800-\udfff]", text))
+REDUCTIONS = st.sampled_from([None, "mean", "min", "max"])
+OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\ud800-\\udfff]")
 ERRORS = st.one_of(st.none(), FLOATS)
 
 
@@ -106,21 +112,35 @@ def some_records(draw: st.DrawFn) -> list[Record]:
     return found
 
 
+@st.composite
+def suites(draw: st.DrawFn) -> Suite:
+    """With claims about a value, or another model."""
+
+    def claim() -> dict[str, Any]:
+        said = {"text": draw(TEXTS), "source": draw(TEXTS), "metric": draw(WORDS), "row": draw(st.none() | WORDS)}
+        said |= {"probe": "accuracy", "comparison": draw(st.sampled_from([">", "<="])), "reduce": draw(REDUCTIONS)}
+        finite = draw(FLOATS.filter(math.isfinite))
+        other = {"than": {"model": "other"}, "factor": finite or 1.0}
+        return said | (other if draw(st.booleans()) else {"value": finite, "margin": abs(finite)})
+
+    claims = [claim() for _ in range(draw(st.integers(0, 2)))]
+    return Suite.model_validate({"experiments": [{"models": ["lstm"]}], "summary": draw(TEXTS), "claims": claims})
+
+
 @settings(
-    max_examples=30,
+    max_examples=15,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[*HealthCheck],
 )
-@given(some_records(), TEXTS, TEXTS)
-def test_any_valid_records_make_a_report(records: list[Record], title: str, text: str) -> None:
+@given(some_records(), suites(), TEXTS, TEXTS)
+def test_any_valid_records_make_a_report(records: list[Record], suite: Suite, title: str, text: str) -> None:
     """In every format, whole, in characters that UTF-8 can hold and no terminal obeys (JSON has its own escapes)."""
     for form in FORMATS:
-        shown = render(records, format=form, sections=[(title, text)])
-        assert not re.search("this (section|record) could not be", shown)
+        shown = render(records, suite, form, sections=[(title, text)])
+        assert not re.search("could not be (drawn|written|judged)", shown)
         shown.encode()
-        assert form == "json" or not re.search(
-            "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ud800-\udfff]", shown
-        )
         if form == "json":
             assert len(json.loads(shown)) == len(records)
+        else:
+            assert not OBEYED.search(shown)

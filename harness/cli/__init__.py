@@ -33,7 +33,7 @@ class HarnessGroup(click.Group):
             say(f"Error: {error}", error=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
         except click.ClickException as error:
-            error.message = visible_lines(error.message)
+            vars(error)["message"] = visible_lines(error.message)
             raise
         except OSError as error:
             if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output

@@ -13,6 +13,7 @@ from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
+from harness.safe import visible
 from harness.schema import Record, Scalar
 from harness.statistics import FEW_SEEDS, current, name_seeds, summarise
 from harness.suites import Suite
@@ -186,7 +187,7 @@ def _summary_table(group: Group) -> Table:
     columns += [Column(name, [row.conditions[name] for row in rows]) for name in rows[0].conditions]
     versions = [sorted({record.provenance.torch for record in row.ok}) for row in rows]
     if len({version for found in versions for version in found}) > 1:
-        columns.append(Column("torch", [", ".join(found) for found in versions], "text"))
+        columns.append(Column("torch", [visible(", ".join(found)) for found in versions], "text"))
     if not all(row.once for row in rows):
         columns.append(Column("seeds", [_seeds(row) for row in rows]))
     scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
@@ -212,7 +213,7 @@ def _seeds(row: Row) -> str:
 
 def _words(scalars: list[Scalar]) -> str:
     """`learned 2/3, never learned 1/3`, one to a line where cells have lines; without numbers if there is one seed."""
-    verdicts = Counter(s.verdict for s in scalars if s.verdict)
+    verdicts = Counter(visible(s.verdict) for s in scalars if s.verdict)
     if len(scalars) == 1:
         return next(iter(verdicts), "")
     return ",\n".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())
