@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from harness.errors import RequestError
 from harness.schema import PluginUse, Record
+from harness.seeds import FEW_SEEDS, current, identity, measured_once, name_seeds, seeds_alike
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
-from harness.statistics import FEW_SEEDS, MARGIN, current, identity, measured_once, name_seeds, seeds_alike
+from harness.statistics import MARGIN
 from harness.suites import Claim, Request, Selection, parse_request
 from harness.vocabulary import SEEDS_ALIKE
 
@@ -50,7 +51,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
     it cannot be read. Seeds of a model whose weights do not depend on them count as one.
 
-    A pretrained model that was measured once (`statistics.measured_once`) needs no seeds: its one number decides, and
+    A pretrained model that was measured once (`seeds.measured_once`) needs no seeds: its one number decides, and
     decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
     a trained model that it is compared with.
 

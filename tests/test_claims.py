@@ -11,7 +11,7 @@ from record_factory import claim, curve, record, scores, use
 
 from harness.claims import judge, matches
 from harness.schema import Matrix, PluginUse, Scalar
-from harness.statistics import name_seeds
+from harness.seeds import name_seeds
 from harness.suites import Request
 
 NAN = math.nan

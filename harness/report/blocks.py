@@ -15,7 +15,7 @@ from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
 from harness.safe import visible
 from harness.schema import Record, Scalar
-from harness.statistics import FEW_SEEDS, current, name_seeds, summarise
+from harness.seeds import FEW_SEEDS, current, name_seeds, summarise
 from harness.suites import Suite
 
 LONGEST_REASON = 400

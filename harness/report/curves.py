@@ -13,7 +13,7 @@ from harness.report.layout import Column
 from harness.report.numbers import count, known_error, number
 from harness.report.sparkline import bounds, sparkline
 from harness.schema import Record, Scalar
-from harness.statistics import Summary, summarise
+from harness.seeds import Summary, summarise
 
 Key = tuple[float | str, int]
 """A place, and how many places of the same name come before it (words repeat in a sentence)."""

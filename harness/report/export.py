@@ -11,7 +11,7 @@ from harness.registry import describe
 from harness.report.grouping import names
 from harness.safe import spreadsheet
 from harness.schema import Record, Training
-from harness.statistics import current, identity
+from harness.seeds import current, identity
 
 COLUMNS = (
     "model",

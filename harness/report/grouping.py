@@ -11,7 +11,7 @@ from harness.claims import matches
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import PluginUse, Record, Training
-from harness.statistics import Identity, identity, measured_once, seeds_alike
+from harness.seeds import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
 
 M = TypeVar("M", bound=Measured)

@@ -9,7 +9,7 @@ from harness.report.grouping import MARK, names
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
 from harness.schema import Record, Training
-from harness.statistics import Identity, identity, name_seeds, summarise
+from harness.seeds import Identity, identity, name_seeds, summarise
 from harness.suites import Suite
 
 

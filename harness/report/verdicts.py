@@ -14,7 +14,7 @@ from harness.report.layout import Column
 from harness.report.numbers import count, number, spread
 from harness.safe import sentence
 from harness.schema import Record
-from harness.statistics import summarise
+from harness.seeds import summarise
 from harness.suites import Claim, Selection, Suite, format_arguments
 
 MANY_SEEDS = 10
