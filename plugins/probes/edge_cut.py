@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from harness_plugins.probes.conditions import (
     cue_mask,
+    curve,
     examples_used,
     first_group,
     marks,
@@ -292,19 +293,6 @@ def by_distance(
         found = [outcomes.get(condition, {}).get(cut) for condition in conditions]
         return [outcome.scores if outcome else none for outcome in found]
 
-    def curve(name: str, y_label: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
-        return Curve(
-            name=name,
-            unit=unit,
-            x=[condition.x for condition in conditions],
-            y=y,
-            x_label=task.axis,
-            y_label=y_label,
-            inside=[condition.inside for condition in conditions],
-            standard_errors=errors,
-            headline=errors is not None,
-        )
-
     whole = [each.scores for each in untouched.values()]
     for name, y_label, scores in (
         ("untouched", "score without a cut", whole),
@@ -313,6 +301,7 @@ def by_distance(
     ):
         values = [each.metrics[task.headline] for each in scores]
         errors = [each.errors[task.headline] for each in scores]
-        yield curve(name, y_label, task.metrics[task.headline].unit, values, errors)
+        yield curve(name, task.metrics[task.headline].unit, task, conditions, values, errors, y_label=y_label)
     leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
-    yield curve("leak_by_distance", "leak through the cue's cut", "outputs", leaks)
+    y_label = "leak through the cue's cut"
+    yield curve("leak_by_distance", "outputs", task, conditions, leaks, y_label=y_label, headline=False)
