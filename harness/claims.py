@@ -18,8 +18,8 @@ from harness.statistics import MARGIN
 from harness.suites import Claim, Request, Selection, parse_request
 from harness.vocabulary import SEEDS_ALIKE
 
-Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
-"""`cannot be read`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
+Outcome = Literal["holds", "does not hold", "undecided", "invalid claim"]
+"""`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
 
@@ -49,7 +49,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
     over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
     one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
-    it cannot be read. Seeds of a model whose weights do not depend on them count as one.
+    it is an invalid claim. Seeds of a model whose weights do not depend on them count as one.
 
     A pretrained model that was measured once (`seeds.measured_once`) needs no seeds: its one number decides, and
     decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
@@ -117,7 +117,7 @@ def _decide(
     """The verdict and why."""
     wrong = {seed: gap for seed, gap in gaps.items() if isinstance(gap, UnreadableError)}
     if wrong and not numbers:
-        return "cannot be read", str(wrong[0]) if once else _gap_text(wrong)
+        return "invalid claim", str(wrong[0]) if once else _gap_text(wrong)
     if not numbers:
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
     if once:

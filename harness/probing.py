@@ -3,7 +3,7 @@
 from harness.blame import blame
 from harness.build import load_planned
 from harness.examples import seeded
-from harness.measurements import ANY, KINDS, Measurement
+from harness.measurements import ANY, MEASUREMENTS, Measurement
 from harness.needs import unmet
 from harness.registry import Registry
 from harness.schema import Cell
@@ -27,7 +27,7 @@ def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Measuremen
         result = target.build(cell.probe.arguments, subject=subject)
     measurements = list(result)
     for measurement in measurements:
-        if not isinstance(measurement, KINDS):
+        if not isinstance(measurement, MEASUREMENTS):
             raise TypeError(f"it gave {measurement!r:.60}; a probe yields {ANY}")
     measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
     names = [measurement.name for measurement in measurements]

@@ -183,13 +183,13 @@ def test_a_selection_that_leads_nowhere_is_explained(fields: dict[str, Any], exp
     """The claim is wrong, which is not the same as undecided, and says what to change; missing seeds are no excuse."""
     measured = record(curve([1.0] * 5, inside=[True] * 5), Scalar(name="score", unit="", value=1.0))
     verdict = judge(claim(**fields), [measured], seeds=range(3))
-    assert (verdict.verdict, verdict.explanation) == ("cannot be read", f"seed 0: {explanation}")
+    assert (verdict.verdict, verdict.explanation) == ("invalid claim", f"seed 0: {explanation}")
 
 
 def test_what_it_is_compared_with_may_lead_nowhere_too() -> None:
     """A mistyped name in `than` is told as one in the claim."""
     verdict = judge(claim(than={"metric": "scoer"}), scores(1.0, 1.0, 1.0))
-    assert verdict.verdict == "cannot be read"
+    assert verdict.verdict == "invalid claim"
     assert verdict.explanation == "seeds 0-2: no measurement 'scoer'. Did you mean 'score'? There are: score"
 
 

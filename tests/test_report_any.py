@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from record_factory import record
@@ -127,6 +128,7 @@ def suites(draw: st.DrawFn) -> Suite:
     return Suite.model_validate({"experiments": [{"models": ["lstm"]}], "summary": draw(TEXTS), "claims": claims})
 
 
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # of the type checks while tests run
 @settings(
     max_examples=15,
     deadline=None,

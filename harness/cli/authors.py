@@ -7,11 +7,11 @@ import click
 
 from harness.cli.common import say
 
-KINDS = ("model", "task", "probe")
+AUTHORED = ("model", "task", "probe")
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(AUTHORED))
 @click.argument("name")
 @click.option(
     "--into", type=click.Path(path_type=Path), default=Path(), help="Folder for the package  [default: this one]."
@@ -35,7 +35,7 @@ def new(kind: str, name: str, into: Path) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--kind", type=click.Choice(KINDS), help="Only this kind, where a name is used by several.")
+@click.option("--kind", type=click.Choice(AUTHORED), help="Only this kind, where a name is used by several.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what passed, too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context

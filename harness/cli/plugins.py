@@ -7,18 +7,18 @@ import click
 
 from harness.cli.common import say, terminal_width
 
-KINDS = ("models", "tasks", "probes", "suites")
+LISTED = ("models", "tasks", "probes", "suites")
 
 
 @click.command("list")
-@click.argument("kind", required=False, type=click.Choice(KINDS))
+@click.argument("kind", required=False, type=click.Choice(LISTED))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_plugins(kind: str | None, form: str) -> None:
     """List the models, tasks, probes and suites that are installed, and the plugins that are broken."""
     from harness.registry import default_registry
 
     registry = default_registry()
-    kinds = [kind] if kind else list(KINDS)
+    kinds = [kind] if kind else list(LISTED)
     if form == "json":
         click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
         return
@@ -41,7 +41,7 @@ def list_plugins(kind: str | None, form: str) -> None:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in KINDS]))
+@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in LISTED]))
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(kind: str, name: str, form: str) -> None:

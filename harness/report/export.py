@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from harness.registry import describe
@@ -61,20 +61,24 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     return list(iterate(records))
 
 
-def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """`rows`, one at a time."""
+def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> Iterator[dict[str, Any]]:
+    """`rows`, one at a time, with texts as they are to be written."""
     kept, _ = current(records)
     called = {kind: names(kept, kind) for kind in ("model", "task", "probe")}
     for record in kept:
         own = {kind: found[identity(getattr(record, kind))] for kind, found in called.items()}
         cell = dict.fromkeys(COLUMNS) | own | {"stage": record.stage, "seed": record.seed, "status": record.status}
         try:
-            yield from _rows(record, cell)
+            yield from _rows(record, cell, written)
         except Exception as error:  # the others are still to come
-            yield cell | {"record": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"}
+            yield _each(cell | {"record": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"}, written)
 
 
-def _rows(record: Record, cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _each(cells: dict[str, Any], written: Callable[[str], str]) -> dict[str, Any]:
+    return {name: written(cell) if isinstance(cell, str) else cell for name, cell in cells.items()}
+
+
+def _rows(record: Record, cell: dict[str, Any], written: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     """The rows of a record, from the names of its plugins."""
     error = record.error
     cell = cell | {
@@ -94,12 +98,14 @@ def _rows(record: Record, cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
         cell |= {f"training.{name}": value for name, value in record.training.model_dump().items()}
     if record.trained is not None:
         cell |= {"trained.steps": record.trained.steps, "validation_loss": record.trained.validation_loss}
+    cell = _each(cell, written)
     if not record.measurements:
         yield cell
     for measurement in record.measurements:
-        common = cell | {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
+        what = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
+        common = cell | _each(what, written)
         for entry in measurement.entries():
-            yield common | entry._asdict()
+            yield common | _each(entry._asdict(), written)
 
 
 def to_csv(records: Iterable[Record]) -> str:
@@ -108,8 +114,7 @@ def to_csv(records: Iterable[Record]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in iterate(records):
-        writer.writerow([spreadsheet(cell) if isinstance(cell, str) else cell for cell in row.values()])
+    writer.writerows(row.values() for row in iterate(records, spreadsheet))
     return text.getvalue()
 
 

@@ -127,7 +127,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
-        "cannot be read": ("cannot be read", "cannot be read"),
+        "invalid claim": ("is invalid", "are invalid"),
     }
     parts = [f"{n} {one if n == 1 else several}" for outcome, (one, several) in words.items() if (n := counts[outcome])]
     return f"Of {count(len(verdicts), 'claim')}, {', '.join(parts)}."

@@ -16,7 +16,7 @@ from harness_plugins.probes.conditions import (
     roles_before,
     uniform_share,
 )
-from harness_plugins.probes.cuts import Cut, Outcome, Scores, Untouched, run_cuts, run_untouched
+from harness_plugins.probes.cuts import Cut, CutResult, Scores, Untouched, run_cuts, run_untouched
 from harness_plugins.probes.looks import Share, head_shares, left_out, readable, role_shares
 from harness_plugins.probes.reliance import disagreements, first_position, reliance
 from jaxtyping import Bool
@@ -113,7 +113,7 @@ class EdgeCut:
         if not cuttable:
             raise Skip("the cue is the query itself in all examples: nothing to cut")
         farthest = reference(cuttable)
-        outcomes: dict[Condition, dict[str, Outcome]] = {}
+        outcomes: dict[Condition, dict[str, CutResult]] = {}
         for condition in cuttable:
             cuts, generator = basic[condition], seeded("proof", subject.seed, condition)
             if condition == farthest:
@@ -195,7 +195,7 @@ class EdgeCut:
 
     def _first_of_others(
         self, subject: Subject, batch: Batch, layers: Sequence[Layer], basic: Sequence[Cut]
-    ) -> Outcome | None:
+    ) -> CutResult | None:
         """The first position cut in sequences whose cue stood there and now stands at the sham's place; None where
         there is no such place."""
         sham = next((each.keys for each in basic if each.name == "sham"), None)
@@ -255,7 +255,7 @@ def table(
     name: str,
     task: Task,
     whole: Untouched,
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, CutResult],
     shares: dict[str, Share],
     *,
     row_label: str,
@@ -283,7 +283,7 @@ def table(
 
 
 def by_distance(
-    task: Task, untouched: dict[Condition, Untouched], outcomes: dict[Condition, dict[str, Outcome]]
+    task: Task, untouched: dict[Condition, Untouched], outcomes: dict[Condition, dict[str, CutResult]]
 ) -> Iterator[Curve]:
     """Score as it is and under the two full cuts, and the leak of the cue's cut, per condition."""
     conditions = list(untouched)

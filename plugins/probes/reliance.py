@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness_plugins.probes.conditions import learned, skill, skill_error
-from harness_plugins.probes.cuts import Outcome, Scores, Untouched
+from harness_plugins.probes.cuts import CutResult, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
@@ -46,7 +46,7 @@ WORDS = {
 """What the verdicts here mean."""
 
 
-def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]) -> Iterator[Scalar]:
+def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResult]) -> Iterator[Scalar]:
     """Whether the answer relies on the cue, whether that is proven, and what the sham leaves."""
     score, cue, sham = subject.task.headline, outcomes["cue"], outcomes.get("sham")
     unit = subject.task.metrics[score].unit
@@ -81,7 +81,7 @@ def meaning(verdict: str | None) -> str | None:
     return WORDS.get(verdict) or WORDS.get(verdict.partition(":")[0]) if verdict else None
 
 
-def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, moved: bool) -> Scalar:
+def first_position(subject: Subject, whole: Untouched, outcome: CutResult | None, moved: bool) -> Scalar:
     """Whether it hurts to cut the first position where that is not the cue.
 
     Args:
@@ -112,7 +112,7 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
 
 
 def disagreements(
-    subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome], shares: Mapping[str, Share], uniform: float
+    subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResult], shares: Mapping[str, Share], uniform: float
 ) -> Scalar:
     """Heads that look at the cue without an effect, or have an effect without looking. None in a model that has not
     learned, and none that two standard errors of its numbers would take off the list.
@@ -157,7 +157,7 @@ def _skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]
     return values, [skill_error(metric, each.errors[score]) for each in scores]
 
 
-def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
+def _relies(subject: Subject, cue: CutResult, sham: CutResult | None) -> str:
     """On a proven cut."""
     values, errors = _skills(subject, cue.untouched, cue.scores)
     if sham:
@@ -188,7 +188,7 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
     return verdict + (without if without not in (NEAR, NOT_ENOUGH) else "")
 
 
-def _hurts(subject: Subject, outcome: Outcome) -> str:
+def _hurts(subject: Subject, outcome: CutResult) -> str:
     values, errors = _skills(subject, outcome.untouched, outcome.scores)
     return settled(
         lambda each: "harmless" if each[0] - each[1] < MATTERS else "hurts, though it is not the cue", values, errors
