@@ -57,14 +57,15 @@ MEANINGS: dict[str, str] = {
     f"{POOR:.0%} of that way less at the farthest: training worked, the distance hurts",
     "never learned": f"nowhere in the trained range {GOOD:.0%} {WAY}, and in the median less than {POOR:.0%}: training "
     "failed",
-    "partly learned": f"less than {SOLVED:.0%} {WAY} somewhere in the trained range, and neither of: answers wrongly, "
+    "partly learned": f"less than {SOLVED:.0%} {WAY} somewhere in the trained range, and none of: answers wrongly, "
     "forgets with distance, never learned",
-    "has not learned": f"less than {GOOD:.0%} {WAY} as it is, so that nothing is to be told of how it answers",
+    "has not learned": f"less than {GOOD:.0%} {WAY} without an intervention, so that nothing can be said "
+    "about how it answers",
     NEAR: f"another sample of examples of this size could change the verdict (scores moved by {MARGIN:g} of their "
-    "standard errors would); more of them decide: --examples",
-    NOT_ENOUGH: "too few examples to tell verdicts apart; more of them decide: --examples",
-    BRIEF: f"no success, after less than {ENOUGH:.0%} of the steps that task and model recommend (harness show task "
-    "NAME says how many these are): nothing is told of what they would bring",
+    "standard errors would); use more: --examples",
+    NOT_ENOUGH: "too few examples to tell verdicts apart; use more: --examples",
+    BRIEF: f"not learned after less than {ENOUGH:.0%} of the steps that task and model recommend (harness show task "
+    "NAME says how many these are): more training may change that",
     "not a number": "the model's outputs are NaN somewhere in the trained range",
     "not measured": "nothing was measured in the trained range",
 }

@@ -105,7 +105,8 @@ def _rows(record: Record, cell: dict[str, Any], written: Callable[[str], str]) -
         what = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
         common = cell | _each(what, written)
         for entry in measurement.entries():
-            yield common | _each(entry._asdict(), written)
+            own = entry._asdict()
+            yield common | (_each(own, written) if str in map(type, entry) else own)
 
 
 def to_csv(records: Iterable[Record]) -> str:

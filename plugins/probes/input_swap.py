@@ -30,7 +30,7 @@ WORDS = {
     "follows the cue": f"with the cue of another example the new answer is given, at least {GOOD:.0%} {WAY}",
     "follows the distractors": f"with other distractors the right answer is lost, by at least {GOOD:.0%} {WAY}",
     "follows the cue and the distractors": "both of them change the answer",
-    "follows neither": "neither the other cue nor other distractors change the answer to what they would make it",
+    "follows neither": "neither another cue nor other distractors change the answer",
 }
 """What the verdicts mean."""
 

@@ -36,12 +36,13 @@ WORDS = {
     "that the loss says little about the cue",
     "proven": "under the full cut, in all layers and heads, swapping the cut tokens changes no later output at all, "
     "and no output depends on a later token (cuts of one layer or head leak by nature: by_head)",
-    "not proven": "something of the cut tokens comes through, or the cut opens the future: it says nothing of reliance",
+    "not proven": "the cut tokens still change later outputs, or the cut lets outputs depend on later tokens: it says "
+    "nothing about reliance",
     APART: "the cue always stands first, and has no other place where the model would answer: what its cut takes away "
     "may be the cue or the first position, where attention often rests",
     "harmless": f"cutting the first position, where it is not the cue, costs less than {MATTERS:.0%} {WAY}",
-    "hurts, though it is not the cue": "the first position is needed, be it that attention rests there or for what it "
-    "holds, so that where the cue stands first its cut may remove that, too",
+    "hurts, though it is not the cue": "the model needs the first position, for what it holds or as a place where "
+    "attention rests; where the cue stands first, its cut may remove that as well",
 }
 """What the verdicts here mean."""
 
