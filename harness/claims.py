@@ -9,8 +9,9 @@ from typing import Literal
 
 from harness.matching import means, trained_so
 from harness.schema import Record
+from harness.seeds import FEW_SEEDS, current, identity, measured_once, name_seeds, seeds_alike
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
-from harness.statistics import FEW_SEEDS, MARGIN, current, identity, measured_once, name_seeds, seeds_alike
+from harness.statistics import MARGIN
 from harness.suites import Claim, Selection
 from harness.vocabulary import SEEDS_ALIKE
 
@@ -47,7 +48,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
     the claim is invalid. Seeds of a model whose weights do not depend on them count as one.
 
-    A pretrained model that was measured once (`statistics.measured_once`) needs no seeds: its one number decides, and
+    A pretrained model that was measured once (`seeds.measured_once`) needs no seeds: its one number decides, and
     decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
     a trained model that it is compared with.
 

@@ -5,12 +5,14 @@ plugins need not be installed: so everything is told from the texts.
 """
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from harness.errors import RequestError
 from harness.schema import PluginUse, Training
 from harness.suites import Request, Selection, parse_request, read_none
 from harness.vocabulary import Stage
@@ -73,8 +75,10 @@ def _leads_to(name: str, use: PluginUse) -> bool:
 
 @lru_cache(maxsize=4096)
 def _differing_arguments(label: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = parse_request(label)["arguments"]
-    return arguments
+    with suppress(RequestError):  # of a label that nobody could have typed
+        arguments: dict[str, Any] = parse_request(label)["arguments"]
+        return arguments
+    return {}
 
 
 def _same(asked: Any, known: Any) -> bool:

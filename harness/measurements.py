@@ -201,6 +201,6 @@ class Matrix(Measured):
 
 Measurement = Annotated[Scalar | Curve | Matrix, Field(discriminator="kind")]
 """Every kind; what is here can be yielded by probes, and read from records."""
-KINDS: tuple[type[Measured], ...] = get_args(get_args(Measurement)[0])
-ANY = "{} or {}".format(", ".join(kind.__name__ for kind in KINDS[:-1]), KINDS[-1].__name__)
+MEASUREMENTS: tuple[type[Measured], ...] = get_args(get_args(Measurement)[0])
+ANY = "{} or {}".format(", ".join(kind.__name__ for kind in MEASUREMENTS[:-1]), MEASUREMENTS[-1].__name__)
 """The names of all kinds, as a sentence says them."""

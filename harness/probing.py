@@ -5,7 +5,7 @@ from typing import Any
 from harness.blame import blame
 from harness.build import TrialPlugins
 from harness.examples import seeded
-from harness.measurements import ANY, KINDS, Measurement
+from harness.measurements import ANY, MEASUREMENTS, Measurement
 from harness.needs import unmet
 from harness.plugin import Plugin
 from harness.schema import Cell
@@ -34,7 +34,7 @@ def measure(plugins: TrialPlugins, cell: Cell, subject: Subject) -> list[Measure
     subject.generator = seeded("probe", cell.probe.label, cell.trial.task.label, cell.trial.seed, cell.stage)
     measurements = look(plugins.probe(cell.probe), subject)
     for measurement in measurements:
-        if not isinstance(measurement, KINDS):
+        if not isinstance(measurement, MEASUREMENTS):
             raise TypeError(f"it gave {measurement!r:.60}; a probe yields {ANY}")
     measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
     names = [measurement.name for measurement in measurements]

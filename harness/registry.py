@@ -18,6 +18,7 @@ import pluggy
 
 from harness import hookspecs
 from harness.errors import PluginError, RequestError, did_you_mean
+from harness.safe import visible
 from harness.specs import CONTRACT_VERSION, KINDS, Spec
 
 GROUP = "harness"
@@ -105,16 +106,17 @@ class Registry:
             ],
         }
 
-    def notify(self, hook: str, **what: Any) -> list[Any]:
-        """Tell every plugin that listens; one that raises is warned about and ignored. Gives what they returned or
-        yielded."""
+    def notify(self, hook: str, tell: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
+        """Tell every plugin that listens; one that raises is warned about (or `tell` hears of it) and ignored. Gives
+        what they returned or yielded."""
         answers: list[Any] = []
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
                 given = implementation.function(*(what[name] for name in implementation.argnames))
-                answers += given or ()
+                answers += [given] if isinstance(given, str) else given or ()
             except (Exception, SystemExit) as error:
-                warnings.warn(f"{implementation.plugin_name}: {hook} raised {describe(error)}", stacklevel=2)
+                message = f"{implementation.plugin_name}: {hook} raised {describe(error)}"
+                tell(message) if tell else warnings.warn(visible(message), stacklevel=2)
         return answers
 
     def find(self, kind: str, name: str) -> Entry:

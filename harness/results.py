@@ -11,7 +11,7 @@ from typing import Any, get_args
 from harness.errors import RequestError, did_you_mean
 from harness.matching import matches
 from harness.schema import PluginUse, Record
-from harness.statistics import Identity, identity
+from harness.seeds import Identity, identity
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import STAGES, Format

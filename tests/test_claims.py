@@ -12,7 +12,7 @@ from record_factory import claim, curve, record, scores, use
 from harness.claims import judge
 from harness.matching import matches
 from harness.schema import Matrix, PluginUse, Scalar
-from harness.statistics import name_seeds
+from harness.seeds import name_seeds
 from harness.suites import Request
 
 NAN = math.nan

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hand_set import SHARP, Blind, LastDistractor, Lookup, is_key
 from harness_plugins.models.gpt import GPT
 from harness_plugins.probes import edge_cut
-from harness_plugins.probes.cuts import Outcome, Scores, Untouched, run_cuts
+from harness_plugins.probes.cuts import CutResult, Scores, Untouched, run_cuts
 from harness_plugins.probes.edge_cut import EdgeCut, cue_and_sham
 from harness_plugins.probes.looks import Looks, Share
 from harness_plugins.probes.reliance import disagreements, reliance
@@ -196,8 +196,8 @@ def scores(accuracy: float, error: float = 0.0) -> Scores:
 class TestChance:
     subject = Subject(Lookup(), SHORT, stage="trained", seed=0, device=torch.device("cpu"))
 
-    def outcome(self, before: float, after: float, error: float) -> Outcome:
-        return Outcome(scores(after, error), scores(before, error), effect=1.0, leak=0.0, before=0.0, opened=0.0)
+    def outcome(self, before: float, after: float, error: float) -> CutResult:
+        return CutResult(scores(after, error), scores(before, error), effect=1.0, leak=0.0, before=0.0, opened=0.0)
 
     def untouched(self, accuracy: float, error: float) -> Untouched:
         return Untouched(scores(accuracy, error), {}, torch.zeros(1, 1), Looks([], []))

@@ -3,7 +3,7 @@
 import pytest
 from record_factory import curve, record
 
-from harness.measurements import KINDS, Matrix, Measurement, Scalar
+from harness.measurements import MEASUREMENTS, Matrix, Measurement, Scalar
 from harness.report import render, rows
 from harness.selection import select_number
 from harness.suites import Selection
@@ -26,7 +26,7 @@ ONE_OF_EACH = [
 
 def test_there_is_an_example_of_every_kind() -> None:
     """Of a new one too, so that the tests below are about it."""
-    assert {type(each) for each in ONE_OF_EACH} == {*KINDS}
+    assert {type(each) for each in ONE_OF_EACH} == {*MEASUREMENTS}
 
 
 @pytest.mark.parametrize("measurement", ONE_OF_EACH, ids=lambda each: each.name)

@@ -11,7 +11,7 @@ from record_factory import curve, record
 
 from harness.report import render, rows
 from harness.report.blocks import document
-from harness.report.writers import Heading, Items, Table
+from harness.report.elements import Heading, Items, Table
 from harness.schema import Record, Scalar
 from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, Diagnosis
 from harness.vocabulary import SEEDS_ALIKE

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from harness.report.numbers import number, spread
 from harness.report.sparkline import bounds, sparkline
-from harness.statistics import summarise
+from harness.seeds import summarise
 
 NAN = math.nan
 

@@ -7,8 +7,8 @@ from record_factory import record, use
 
 from harness.report import render, rows
 from harness.report.blocks import document
+from harness.report.elements import Block, Paragraph, Table
 from harness.report.export import COLUMNS
-from harness.report.writers import Block, Paragraph, Table
 from harness.schema import PluginUse, Record, Scalar
 
 SCORE = Scalar(name="score", unit="", value=0.5, headline=True)

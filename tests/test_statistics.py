@@ -12,7 +12,8 @@ from record_factory import record
 
 from harness.examples import standard_error
 from harness.schema import Record
-from harness.statistics import coverage, current, diagnose, falls_below, fit_decay, located, settled, summarise
+from harness.seeds import coverage, current, summarise
+from harness.statistics import diagnose, falls_below, fit_decay, located, settled
 
 NAN = math.nan
 
@@ -312,3 +313,11 @@ def test_a_change_on_a_fine_axis_lies_between_two_places() -> None:
     """Between 0.5 and 0.9 nothing was measured, though they are less than 1 apart."""
     assert located([0.1, 0.5, 0.9], [1.0, 1.0, 0.001], 0.9) == "between 0.5 and 0.9"
     assert located([22, 23, 24], [1.0, 1.0, 0.001], 24) == "at 24"
+
+
+def test_the_median_of_the_largest_numbers_is_one_of_them() -> None:
+    """Their sum is more than a float can say; the smallest numbers keep their bits."""
+    assert summarise([1.7e308, 1.5e308]).median == 1.6e308
+    assert summarise([-1.7e308, 1.7e308]).median == 0
+    assert summarise([5e-324, 5e-324]).median == 5e-324
+    assert summarise([math.inf, 1.0]).median == math.inf

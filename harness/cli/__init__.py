@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 import click
 
 from harness.cli.authors import check, new
+from harness.cli.common import print_anything, say
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
 from harness.errors import HarnessError, RequestError
+from harness.safe import visible_lines
 
 
 class HarnessGroup(click.Group):
@@ -24,11 +26,15 @@ class HarnessGroup(click.Group):
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
 
     def invoke(self, ctx: click.Context) -> Any:
+        print_anything()
         try:
             return super().invoke(ctx)
         except HarnessError as error:
-            click.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}", error=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
+        except click.ClickException as error:
+            vars(error)["message"] = visible_lines(error.message)
+            raise
         except OSError as error:
             if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output
                 raise

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import click
 
-KINDS = ("model", "task", "probe")
+from harness.cli.common import say
+
+AUTHORED = ("model", "task", "probe")
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice(AUTHORED))
 @click.argument("name")
 @click.option(
     "--into", type=click.Path(path_type=Path), default=Path(), help="Folder for the package  [default: this one]."
@@ -27,13 +29,13 @@ def new(kind: str, name: str, into: Path) -> None:
 
     folder = write_package(kind, name, into, default_registry())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        click.echo(f"  {path}")
-    click.echo("Now:\n" + "\n".join(f"  {command}" for command in next_commands(kind, name, folder)))
+        say(f"  {path}")
+    say("Now:\n" + "\n".join(f"  {command}" for command in next_commands(kind, name, folder)))
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--kind", type=click.Choice(KINDS), help="Only this kind, where a name is used by several.")
+@click.option("--kind", type=click.Choice(AUTHORED), help="Only this kind, where a name is used by several.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what passed, too.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
@@ -55,7 +57,7 @@ def check(context: click.Context, names: tuple[str, ...], kind: str | None, verb
     for report in check_installed(default_registry(), names, kind):
         reports.append(report)
         if form == "text":
-            click.echo(report.text(verbose=verbose))
+            say(report.text(verbose=verbose))
     if form == "json":
         click.echo(json.dumps([report.as_dict() for report in reports], indent=1))
     failed = any(report.failed for report in reports)

@@ -1,11 +1,16 @@
-"""What several commands share: folders to write to, the width of a terminal, rendered records."""
+"""What several commands share: folders to write to, what is printed and how, the width of a terminal."""
 
+import codecs
+import json
 import sys
 from contextlib import redirect_stdout
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import click
+
+from harness.safe import visible_lines
 
 
 class Folder(click.Path):
@@ -25,11 +30,33 @@ def rendered(records: Any, suite: Any, form: Any) -> str:
     from harness.report import can_draw, render
 
     records = list(records)
+    failed: list[str] = []
     with redirect_stdout(sys.stderr):
-        sections = default_registry().notify("harness_report_sections", records=records)
+        sections = default_registry().notify("harness_report_sections", failed.append, records=records)
+    sections += [(message.partition(":")[0], f"this section could not be drawn: {message}") for message in failed]
     return render(
         records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
     )
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print text that may hold words of plugins, files and users: no terminal obeys them."""
+    click.echo(visible_lines(text), err=error)
+
+
+def print_anything() -> None:
+    """What the encoding of the output lacks is printed as an escape, instead of ending the program."""
+    codecs.register_error("as in JSON", _as_in_json)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="as in JSON")
+
+
+def _as_in_json(error: UnicodeError) -> tuple[str, int]:
+    """`\\u6a21`, so that JSON says the same as before."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def terminal_width() -> int:

@@ -5,20 +5,20 @@ from textwrap import TextWrapper
 
 import click
 
-from harness.cli.common import terminal_width
+from harness.cli.common import say, terminal_width
 
-KINDS = ("models", "tasks", "probes", "suites")
+LISTED = ("models", "tasks", "probes", "suites")
 
 
 @click.command("list")
-@click.argument("kind", required=False, type=click.Choice(KINDS))
+@click.argument("kind", required=False, type=click.Choice(LISTED))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_plugins(kind: str | None, form: str) -> None:
     """List the models, tasks, probes and suites that are installed, and the plugins that are broken."""
     from harness.registry import default_registry
 
     registry = default_registry()
-    kinds = [kind] if kind else list(KINDS)
+    kinds = [kind] if kind else list(LISTED)
     if form == "json":
         click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
         return
@@ -30,18 +30,18 @@ def list_plugins(kind: str | None, form: str) -> None:
         ]
         with formatter.section(each):
             formatter.write_dl(entries or [("none", "")])
-    click.echo(formatter.getvalue())
+    say(formatter.getvalue())
     if registry.broken:
         lines = TextWrapper(terminal_width(), subsequent_indent="    ", break_on_hyphens=False)
         click.echo(lines.fill("Broken plugins (they fail only what needs them):"))
         for item in registry.broken:
-            click.echo(lines.fill(f"  {item}"))
+            say(lines.fill(f"  {item}"))
     else:
         click.echo("More about one: harness show model NAME")
 
 
 @click.command()
-@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in KINDS]))
+@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in LISTED]))
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(kind: str, name: str, form: str) -> None:
@@ -53,8 +53,9 @@ def show(kind: str, name: str, form: str) -> None:
     from harness.requests import find_suite
 
     if kind != "suite":
-        click.echo(describe_plugin(kind, name, as_json=form == "json"))
+        shown = describe_plugin(kind, name, as_json=form == "json")
+        click.echo(shown) if form == "json" else say(shown)
     elif form == "json":
         click.echo(find_suite(name).model_dump_json(indent=1))
     else:
-        click.echo(describe_suite(name))
+        say(describe_suite(name))

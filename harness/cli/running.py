@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import Folder, counted, rendered
+from harness.cli.common import Folder, counted, rendered, say
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
 
@@ -108,11 +108,11 @@ def run(
         with _progress() as report, redirect_stdout(sys.stderr):
             results = execute(plan, out, fresh=fresh, jobs=jobs, report=report)
     except KeyboardInterrupt:
-        click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
+        say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
     click.echo(rendered(results.records, asked, form))
     if form == "text":
-        click.echo(
+        say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
             f"Show them again: harness report {out}   (as data: --format csv)"
         )
@@ -142,13 +142,13 @@ def _print_plan(plan: Any, out: Path) -> None:
         how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
         how += " (one seed stands for all: the data is fixed)" if planned.same else ""
         what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
-        click.echo(f"{trial.id}  {what}")
+        say(f"{trial.id}  {what}")
         if planned.broken:
-            click.echo(f"  cannot run: {planned.broken.message}")
+            say(f"  cannot run: {planned.broken.message}")
         for cell in planned.cells:
-            click.echo(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
+            say(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
-    click.echo(f"{trials}, {cells}; records would go to {out}/records")
+    say(f"{trials}, {cells}; records would go to {out}/records")
 
 
 @contextmanager

@@ -4,13 +4,13 @@
 long format for use in Python, one dictionary for each number of each seed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from harness.errors import RequestError, did_you_mean
 from harness.report.blocks import document
 from harness.report.export import rows, to_csv, to_json
 from harness.report.sparkline import can_draw
-from harness.report.writers import WRITERS
+from harness.report.writers import write
 from harness.schema import Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
@@ -25,9 +25,10 @@ def render(
     *,
     width: int = 100,
     ascii: bool = False,
-    sections: Sequence[tuple[str, str]] = (),
+    sections: Iterable[object] = (),
 ) -> str:
-    """A report on records.
+    """A report on records. What cannot be drawn is a line that says so, and the rest is shown; control characters and
+    what a format would take for its own are escaped.
 
     Args:
         records: any records, in any order. Tables and CSV leave out superseded ones and JSON keeps all.
@@ -35,7 +36,7 @@ def render(
         format: a `Format`: `text`, `markdown` or `latex` for people, `csv` (a row for each number) or `json`.
         width: the columns a table may take; wider ones are thinned out or split.
         ascii: draw curves without block characters, for terminals that lack them (see `can_draw`).
-        sections: further titled text, for example from plugins, at the end of a report for people.
+        sections: further `(title, text)` pairs, for example from plugins, at the end of a report for people.
 
     Raises:
         RequestError: there is no such format.
@@ -49,4 +50,4 @@ def render(
     if format == "json":
         return to_json(records)
     blocks = document(list(records), suite, sections, ascii=ascii, compact=format == "text")
-    return WRITERS[format](blocks, width)
+    return write(blocks, format, width)

@@ -1,19 +1,21 @@
 """The report as a document: what is said, in which order, whatever it is written as."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from textwrap import shorten
 
 from harness.report.curves import TABLES
+from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
 from harness.report.grouping import IN_WORDS, Group, Row, group
 from harness.report.layout import Column
 from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
-from harness.report.writers import Block, Heading, Items, Paragraph, Table, Verbatim, in_ascii
+from harness.safe import visible
 from harness.schema import Record, Scalar
-from harness.statistics import FEW_SEEDS, current, name_seeds, summarise
+from harness.seeds import FEW_SEEDS, current, name_seeds, summarise
 from harness.suites import Suite
 
 LONGEST_REASON = 400
@@ -26,7 +28,7 @@ TIMES = ("s", "ms", "us", "ns")
 def document(
     records: Sequence[Record],
     suite: Suite | None = None,
-    sections: Sequence[tuple[str, str]] = (),
+    sections: Iterable[object] = (),
     *,
     ascii: bool = False,
     compact: bool = False,
@@ -36,33 +38,67 @@ def document(
     Args:
         records: any records.
         suite: the suite they come from.
-        sections: titled text to append.
+        sections: titled text to append, as pairs; what is none is told in its place.
         ascii: draw curves in ASCII.
         compact: put all that is said of a claim into one cell, for narrow pages.
     """
+    parts = drawn(lambda: _parts(records, suite, sections, ascii, compact))
+    blocks = [*map(in_safety, parts)]
+    return [*map(in_ascii, blocks)] if ascii else blocks
+
+
+def _parts(
+    records: Sequence[Record], suite: Suite | None, sections: Iterable[object], ascii: bool, compact: bool
+) -> Iterator[Block]:
+    """Part by part, each of which may fail without the others."""
+    yield Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)
+    if suite and suite.summary:
+        yield Paragraph(suite.summary)
     kept, older = current(records)
     groups = group(kept, suite)
-    blocks: list[Block] = [Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)]
-    if suite and suite.summary:
-        blocks.append(Paragraph(suite.summary))
-    blocks.append(Paragraph(_overview(kept, older)))
-    if kept:
-        blocks += settings_blocks(kept, suite)
-        if single := _single(groups):
-            blocks.append(Paragraph(single))
-    if warnings := _said(kept, lambda record: record.warnings):
-        blocks += [Heading("Warnings"), *warnings]
+    yield Paragraph(_overview(kept, older))
+    yield from drawn(lambda: _settings(kept, groups, suite))
+    yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
     results = [block for each in groups for block in _group(each, ascii)]
-    blocks += results
-    if items := legend(groups, [block for block in results if isinstance(block, Table)]):
-        blocks += [Heading("How to read this"), Items(items)]
-    if notes := _said(kept, lambda record: ["pretrained, not trained"] * record.pretrained + record.notes):
-        blocks += [Heading("Notes"), *notes]
+    yield from results
+    tables = [block for block in results if isinstance(block, Table)]
+    yield from drawn(lambda: _titled("How to read this", _items(legend(groups, tables))))
+    yield from drawn(lambda: _titled("Notes", _said(kept, _notes)))
     if suite and suite.claims:
-        blocks += claim_blocks(suite, kept, compact=compact)
-    for title, text in sections:
-        blocks += [Heading(title), Verbatim(text)]
-    return [in_ascii(block) for block in blocks] if ascii else blocks
+        yield from drawn(lambda: claim_blocks(suite, kept, compact=compact))
+    for section in sections:
+        yield from drawn(partial(_section, section))
+
+
+def _settings(kept: list[Record], groups: Sequence[Group], suite: Suite | None) -> Iterator[Block]:
+    if kept:
+        yield from settings_blocks(kept, suite)
+        if single := _single(groups):
+            yield Paragraph(single)
+
+
+def _titled(title: str, blocks: list[Block]) -> list[Block]:
+    """Nothing where there is nothing to say."""
+    return [Heading(title), *blocks] if blocks else []
+
+
+def _items(items: list[str]) -> list[Block]:
+    return [Items(items)] if items else []
+
+
+def _notes(record: Record) -> list[str]:
+    return ["pretrained, not trained"] * record.pretrained + record.notes
+
+
+def _section(section: object) -> Iterator[Block]:
+    """What a plugin adds."""
+    match section:
+        case (str(title), str(text)):
+            yield from (Heading(title), Verbatim(text))
+        case _:
+            raise TypeError(
+                f"a section is a pair of texts, its title and what stands under it; received {section!r:.80}"
+            )
 
 
 def _overview(kept: list[Record], older: int) -> str:
@@ -122,15 +158,14 @@ def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[Block]:
     return blocks + [block for whose, own in several.items() for block in (Paragraph(f"{whose}:"), Items(own))]
 
 
-def _group(group: Group, ascii: bool) -> list[Block]:
-    blocks: list[Block] = [Heading(f"{group.probe} on {group.task}, {_when(group)}")]
+def _group(group: Group, ascii: bool) -> Iterator[Block]:
+    yield Heading(f"{group.probe} on {group.task}, {_when(group)}")
     if group.measured:
-        blocks.append(_summary_table(group))
+        yield from drawn(lambda: [_summary_table(group)])
     for kind, tables in TABLES.items():
-        blocks += tables(group.names(kind), group.measured, ascii)
+        yield from drawn(partial(tables, group.names(kind), group.measured, ascii))
     if missing := _not_measured(group.rows):
-        blocks += [Paragraph("Not measured:"), Items(missing)]
-    return blocks
+        yield from (Paragraph("Not measured:"), Items(missing))
 
 
 def _when(group: Group) -> str:
@@ -152,7 +187,7 @@ def _summary_table(group: Group) -> Table:
     columns += [Column(name, [row.conditions[name] for row in rows]) for name in rows[0].conditions]
     versions = [sorted({record.provenance.torch for record in row.ok}) for row in rows]
     if len({version for found in versions for version in found}) > 1:
-        columns.append(Column("torch", [", ".join(found) for found in versions], "text"))
+        columns.append(Column("torch", [visible(", ".join(found)) for found in versions], "text"))
     if not all(row.once for row in rows):
         columns.append(Column("seeds", [_seeds(row) for row in rows]))
     scalars = {name: [row.find(Scalar, name) for row in rows] for name in group.names(Scalar)}
@@ -178,7 +213,7 @@ def _seeds(row: Row) -> str:
 
 def _words(scalars: list[Scalar]) -> str:
     """`learned 2/3, never learned 1/3`, one to a line where cells have lines; without numbers if there is one seed."""
-    verdicts = Counter(s.verdict for s in scalars if s.verdict)
+    verdicts = Counter(visible(s.verdict) for s in scalars if s.verdict)
     if len(scalars) == 1:
         return next(iter(verdicts), "")
     return ",\n".join(f"{words} {n}/{len(scalars)}" for words, n in verdicts.most_common())

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from harness.measurements import Curve, Entry, Matrix, Measured, place
+from harness.report.elements import Table
 from harness.report.grouping import Row
 from harness.report.layout import Column
 from harness.report.numbers import count, known_error, number
 from harness.report.sparkline import bounds, sparkline
-from harness.report.writers import Table
 from harness.schema import Record, Scalar
-from harness.statistics import Summary, summarise
+from harness.seeds import Summary, summarise
 
 Key = tuple[float | str, int]
 """A place, and how many places of the same name come before it (words repeat in a sentence)."""
@@ -25,14 +25,14 @@ MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
 
 
-def curve_tables(names: list[str], rows: list[Row], ascii: bool) -> list[Table]:
+def curve_tables(names: list[str], rows: list[Row], ascii: bool) -> Iterator[Table]:
     """One for all curves along the same places in the same unit, but for those that single numbers repeat."""
     tables: dict[Any, list[str]] = {}
     for name in names:
         if not all(_in_summary(record, name) for row in rows for record in row.ok):
             curve = next(curve for row in rows for curve in row.find(Curve, name))
             tables.setdefault((curve.unit, curve.x_label, tuple(curve.x), curve.scale), []).append(name)
-    return [_curve_table(each, rows, ascii) for each in tables.values()]
+    return (_curve_table(each, rows, ascii) for each in tables.values())
 
 
 def _in_summary(record: Record, name: str) -> bool:
@@ -129,9 +129,9 @@ def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) 
     return [f"{label}: some seeds are NaN at {', '.join(at[:5])}{more}; the numbers are of the others"]
 
 
-def matrix_tables(names: list[str], rows: list[Row], ascii: bool) -> list[Table]:
+def matrix_tables(names: list[str], rows: list[Row], ascii: bool) -> Iterator[Table]:
     """One for each matrix and model."""
-    return [_matrix_table(name, row) for name in names for row in rows if row.find(Matrix, name)]
+    return (_matrix_table(name, row) for name in names for row in rows if row.find(Matrix, name))
 
 
 def _matrix_table(name: str, row: Row) -> Table:
@@ -181,7 +181,7 @@ def _title(text: str, unit: str, axis: str) -> str:
     return f"{text}{f' ({unit})' if unit and not said and f'({unit})' not in text else ''}{by}"
 
 
-TABLES: dict[type[Measured], Callable[[list[str], list[Row], bool], list[Table]]] = {
+TABLES: dict[type[Measured], Callable[[list[str], list[Row], bool], Iterator[Table]]] = {
     Curve: curve_tables,
     Matrix: matrix_tables,
 }

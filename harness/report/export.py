@@ -2,12 +2,16 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from harness.registry import describe
 from harness.report.grouping import names
+from harness.safe import spreadsheet
 from harness.schema import Record, Training
-from harness.statistics import current, identity
+from harness.seeds import current, identity
 
 COLUMNS = (
     "model",
@@ -45,6 +49,8 @@ COLUMNS = (
 of that seed; `training.` are all settings, defaults too, and empty for a pretrained model; `trained.steps` were taken;
 `machine` is the processor (or the accelerator) that measured."""
 
+NOT_WRITTEN = "this record could not be written"
+
 
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One dictionary for each number of each seed, ready for a data frame.
@@ -55,53 +61,86 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     return list(iterate(records))
 
 
-def iterate(records: Iterable[Record]) -> Iterator[dict[str, Any]]:
-    """`rows`, one at a time."""
+def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> Iterator[dict[str, Any]]:
+    """`rows`, one at a time, with texts as they are to be written."""
     kept, _ = current(records)
-    models, tasks, probes = (names(kept, kind) for kind in ("model", "task", "probe"))
+    called = {kind: names(kept, kind) for kind in ("model", "task", "probe")}
     for record in kept:
-        cell: dict[str, Any] = dict.fromkeys(COLUMNS)
-        error = record.error
-        cell |= {
-            "model": models[identity(record.model)],
-            "task": tasks[identity(record.task)],
-            "probe": probes[identity(record.probe)],
-            "stage": record.stage,
-            "seed": record.seed,
-            "status": record.status,
-            "parameters": record.model.parameters,
-            "pretrained": record.pretrained,
-            "examples": record.examples,
-            "device": record.device,
-            "machine": record.provenance.device,
-            "threads": record.provenance.threads,
-            "torch": record.provenance.torch,
-            "trial": record.trial,
-            "record": record.id,
-            "warnings": "; ".join(record.warnings) or None,
-            "message": record.reason if error is None else f"{error.type}: {error.message}",
-        }
-        if not record.pretrained:
-            cell |= {f"training.{name}": value for name, value in record.training.model_dump().items()}
-        if record.trained is not None:
-            cell |= {"trained.steps": record.trained.steps, "validation_loss": record.trained.validation_loss}
-        if not record.measurements:
-            yield cell
-        for measurement in record.measurements:
-            common = cell | {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
-            for entry in measurement.entries():
-                yield common | entry._asdict()
+        own = {kind: found[identity(getattr(record, kind))] for kind, found in called.items()}
+        cell = dict.fromkeys(COLUMNS) | own | {"stage": record.stage, "seed": record.seed, "status": record.status}
+        try:
+            yield from _rows(record, cell, written)
+        except Exception as error:  # the others are still to come
+            yield _each(cell | {"record": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"}, written)
+
+
+def _each(cells: dict[str, Any], written: Callable[[str], str]) -> dict[str, Any]:
+    return {name: written(cell) if isinstance(cell, str) else cell for name, cell in cells.items()}
+
+
+def _rows(record: Record, cell: dict[str, Any], written: Callable[[str], str]) -> Iterator[dict[str, Any]]:
+    """The rows of a record, from the names of its plugins."""
+    error = record.error
+    cell = cell | {
+        "parameters": record.model.parameters,
+        "pretrained": record.pretrained,
+        "examples": record.examples,
+        "device": record.device,
+        "machine": record.provenance.device,
+        "threads": record.provenance.threads,
+        "torch": record.provenance.torch,
+        "trial": record.trial,
+        "record": record.id,
+        "warnings": "; ".join(record.warnings) or None,
+        "message": record.reason if error is None else f"{error.type}: {error.message}",
+    }
+    if not record.pretrained:
+        cell |= {f"training.{name}": value for name, value in record.training.model_dump().items()}
+    if record.trained is not None:
+        cell |= {"trained.steps": record.trained.steps, "validation_loss": record.trained.validation_loss}
+    cell = _each(cell, written)
+    if not record.measurements:
+        yield cell
+    for measurement in record.measurements:
+        what = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
+        common = cell | _each(what, written)
+        for entry in measurement.entries():
+            own = entry._asdict()
+            yield common | (_each(own, written) if str in map(type, entry) else own)
 
 
 def to_csv(records: Iterable[Record]) -> str:
-    """The rows as CSV with a header; numbers in full precision, `nan` and `inf` where they are."""
+    """The rows as CSV with a header, each in one line; numbers in full precision, `nan` and `inf` where they are. Text
+    is made safe for terminals and spreadsheets."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows(row.values() for row in iterate(records))
+    writer.writerows(row.values() for row in iterate(records, spreadsheet))
     return text.getvalue()
 
 
 def to_json(records: Iterable[Record]) -> str:
     """All records as one JSON array, a record a line; NaN and infinity as strings, as on disk."""
-    return "[\n" + ",\n".join(record.model_dump_json() for record in records) + "\n]\n"
+    return "[\n" + ",\n".join(map(_json, records)) + "\n]\n"
+
+
+def _json(record: Record) -> str:
+    try:
+        return record.model_dump_json()
+    except Exception:  # of half a character (a lone surrogate), which only Python's own JSON can escape
+        try:
+            return json.dumps(_plain(record.model_dump(mode="json")))
+        except Exception as error:  # the others are still to come
+            return json.dumps({"id": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"})
+
+
+def _plain(value: Any) -> Any:
+    """With NaN and infinity as strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return NOT_FINITE[str(value)]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [*map(_plain, value)] if isinstance(value, list) else value
+
+
+NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}

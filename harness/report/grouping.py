@@ -11,7 +11,7 @@ from harness.matching import matches
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import PluginUse, Record, Training
-from harness.statistics import Identity, identity, measured_once, seeds_alike
+from harness.seeds import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
 
 M = TypeVar("M", bound=Measured)
@@ -180,4 +180,5 @@ def _qualified(use: PluginUse, alike: list[PluginUse]) -> str:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """A sort key by which `d=10` comes after `d=9`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]
+    parts = re.split(r"(\d{1,20})", text)  # Python reads no number of thousands of digits
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]

@@ -1,7 +1,7 @@
 """Making a table fit: wrap cells, thin out columns of numbers, split what is still too wide."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -54,7 +54,7 @@ def fit(
     notes = []
     places = [column for column in columns if column.thin]
     if _width(columns) > width and len(places) > 2:
-        columns = next((c for c in _thinned(columns, places) if _width(c) <= width), columns)
+        columns = _thinned(columns, places, width)
         shown = sum(column.thin for column in columns)
         notes.append(f"{shown} of {len(places)} columns shown; all of them: --format csv")
     fixed = [c for c in columns if c.role == "label"]
@@ -83,11 +83,18 @@ def _widened(columns: list[Column], whole: Mapping[int, Column], width: int) -> 
     return next((wider for wider in map(with_text, limits) if _width(wider) <= width), columns)
 
 
-def _thinned(columns: Sequence[Column], places: list[Column]) -> Iterator[list[Column]]:
-    """The table with ever fewer places, down to 2: evenly spread, the first and last always among them."""
-    for keep in range(len(places) - 1, 1, -1):
+def _thinned(columns: Sequence[Column], places: list[Column], width: int) -> list[Column]:
+    """The table with as many places as fit, evenly spread, the first and last always among them. If not even two fit
+    beside the rest, which is split then, as many as would fit without it."""
+    most = (width + GAP) // (min(place.width for place in places) + GAP)
+
+    def spread(keep: int) -> list[Column]:
         chosen = {id(places[round(i * (len(places) - 1) / (keep - 1))]) for i in range(keep)}
-        yield [column for column in columns if not column.thin or id(column) in chosen]
+        return [column for column in columns if not column.thin or id(column) in chosen]
+
+    tried = map(spread, range(min(len(places) - 1, most), 1, -1))
+    found = next((table for table in tried if _width(table) <= width), None)
+    return found or (spread(most) if 1 < most < len(places) else list(columns))
 
 
 def _width(columns: Sequence[Column]) -> int:

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from harness.report.conditions import SETTINGS
 from harness.report.curves import BELOW
+from harness.report.elements import Table
 from harness.report.grouping import MARK, Group, Row
-from harness.report.writers import Table
 from harness.schema import Matrix, Scalar
-from harness.statistics import coverage
+from harness.seeds import coverage
 
 MOST_CASES = 1000
 """So rare is what is told no more exactly."""

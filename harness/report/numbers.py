@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from harness.statistics import Summary
+from harness.seeds import Summary
 
 
 def number(value: float) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.report.conditions import conditions, differing, examples_used, trained, written
+from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import MARK, names
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
-from harness.report.writers import Block, Heading, Paragraph, Table
 from harness.schema import Record, Training
-from harness.statistics import Identity, identity, name_seeds, summarise
+from harness.seeds import Identity, identity, name_seeds, summarise
 from harness.suites import Suite
 
 

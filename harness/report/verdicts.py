@@ -7,12 +7,14 @@ from typing import Any
 
 from harness.claims import Ruling, Verdict, judge
 from harness.measurements import place
+from harness.registry import describe
+from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
 from harness.report.numbers import count, number, spread
-from harness.report.writers import Block, Heading, Paragraph, Table
+from harness.safe import sentence
 from harness.schema import Record
-from harness.statistics import summarise
+from harness.seeds import summarise
 from harness.suites import Claim, Selection, Suite, format_arguments
 
 MANY_SEEDS = 10
@@ -21,26 +23,35 @@ MANY_SEEDS = 10
 
 def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
     """The claims with their verdicts, and one line that counts them."""
-    verdicts = [judge(claim, records, range(suite.seeds)) for claim in suite.claims]
+    verdicts = [_judged(claim, records, suite) for claim in suite.claims]
     columns = [Column("verdict", [v.verdict for v in verdicts], "label")]
     if compact:
         columns.append(Column("claim", [_all_of_it(v) for v in verdicts], "text"))
     else:
-        columns += [
-            Column("claim", [v.claim.text for v in verdicts], "text"),
-            Column("comparison", [comparison(v.claim) for v in verdicts], "text"),
-            Column("seeds", [per_seed(v) for v in verdicts], "text"),
-            Column("why", [v.explanation for v in verdicts], "text"),
-            Column("source", [v.claim.source for v in verdicts], "text"),
-        ]
+        told = {
+            "claim": [v.claim.text for v in verdicts],
+            "comparison": [comparison(v.claim) for v in verdicts],
+            "seeds": [per_seed(v) for v in verdicts],
+            "why": [v.explanation for v in verdicts],
+            "source": [v.claim.source for v in verdicts],
+        }
+        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
     return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(verdicts))]
 
 
+def _judged(claim: Claim, records: list[Record], suite: Suite) -> Verdict:
+    try:
+        return judge(claim, records, range(suite.seeds))
+    except Exception as error:  # a report shows what it can
+        return Verdict(claim, "undecided", {}, f"could not be judged: {describe(error)}")
+
+
 def _all_of_it(verdict: Verdict) -> str:
+    """In three lines."""
     claim = verdict.claim
     source = f" ({claim.source})" if claim.source else ""
     numbers = f"{per_seed(verdict)}: " if verdict.numbers else ""
-    return f"{claim.text}{source}\n{comparison(claim)}\n{numbers}{verdict.explanation}"
+    return "\n".join(map(sentence, (claim.text + source, comparison(claim), numbers + verdict.explanation)))
 
 
 def comparison(claim: Claim) -> str:

@@ -2,81 +2,32 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
-from typing import Literal
 
 from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
+from harness.report.elements import Block, Heading, Items, Paragraph, Verbatim, not_drawn
 from harness.report.layout import Column, fit
 
 
-@dataclass(frozen=True)
-class Heading:
-    """A title."""
-
-    text: str
-    level: Literal[1, 2] = 2
+def write(blocks: Iterable[Block], format: str, width: int) -> str:
+    """The document in one of the formats of `WRITERS`; a block that cannot be written is a line that says so."""
+    return "\n\n".join(_written(block, WRITERS[format], width) for block in blocks) + "\n"
 
 
-@dataclass(frozen=True)
-class Paragraph:
-    """Running text, wrapped to the width."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list."""
-
-    items: list[str]
+def _written(block: Block, writer: "Writer", width: int) -> str:
+    try:
+        return writer(block, width)
+    except Exception as error:  # a report shows what it can
+        return writer(not_drawn(error), width)
 
 
-@dataclass(frozen=True)
-class Verbatim:
-    """Text whose lines are left as they are."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns under a title, with notes below."""
-
-    columns: list[Column]
-    title: str = ""
-    notes: list[str] = field(default_factory=list)
-    whole: bool = False
-    """Whether it must stay one table, because it is mostly prose."""
-
-
-Block = Heading | Paragraph | Items | Verbatim | Table
-
-
-def in_ascii(block: Block) -> Block:
-    """The same without the one sign of reports that some terminals lack. (Labels and messages are the user's own.)"""
-    if isinstance(block, Table):
-        return replace(block, columns=[replace(c, cells=[*map(_plain, c.cells)]) for c in block.columns])
-    if isinstance(block, Items):
-        return Items([*map(_plain, block.items)])
-    return block
-
-
-def _plain(text: str) -> str:
-    return text.replace("±", "+-")
-
-
-def write_text(blocks: Sequence[Block], width: int) -> str:
+def text(block: Block, width: int) -> str:
     """For a terminal: no line longer than `width`, unless one word is."""
-    return "\n\n".join(_text_block(block, width) for block in blocks) + "\n"
-
-
-def _text_block(block: Block, width: int) -> str:
     if isinstance(block, Heading):
         lines = textwrap.wrap(block.text, width, break_long_words=False, break_on_hyphens=False)
-        return "\n".join([*lines, ("=" if block.level == 1 else "-") * max(map(len, lines))])
+        return "\n".join([*lines, ("=" if block.level == 1 else "-") * max(map(len, lines), default=0)])
     if isinstance(block, Paragraph):
         return textwrap.fill(block.text, width, break_long_words=False, break_on_hyphens=False)
     if isinstance(block, Items):
@@ -100,51 +51,49 @@ def _text_block(block: Block, width: int) -> str:
     return "\n".join([*title, "\n\n".join(tables), *below])
 
 
-def write_markdown(blocks: Sequence[Block], width: int) -> str:
+def markdown(block: Block, width: int) -> str:
     """For GitHub and its like."""
-
-    def write(block: Block) -> str:
-        if isinstance(block, Heading):
-            return f"{'#' * block.level} {_markdown(block.text)}"
-        if isinstance(block, Paragraph):
-            return _markdown(block.text)
-        if isinstance(block, Items):
-            return "\n".join(f"- {_markdown(item)}" for item in block.items)
-        if isinstance(block, Verbatim):
-            fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
-            return f"{fence}\n{block.text}\n{fence}"
-        parts, notes = fit(block.columns, width, wrap=False, split=False)
-        tables = [_tabulate(columns, "pipe", _markdown) for columns in parts]
-        title = [f"**{_markdown(block.title)}**"] if block.title else []
-        return "\n\n".join([*title, *tables, *map(_markdown, [*block.notes, *notes])])
-
-    return "\n\n".join(map(write, blocks)) + "\n"
+    if isinstance(block, Heading):
+        return f"{'#' * block.level} {_markdown(block.text)}"
+    if isinstance(block, Paragraph):
+        return _markdown_line(block.text)
+    if isinstance(block, Items):
+        return "\n".join(f"- {_markdown_line(item)}" for item in block.items)
+    if isinstance(block, Verbatim):
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
+        return f"{fence}\n{block.text}\n{fence}"
+    parts, notes = fit(block.columns, width, wrap=False, split=False)
+    tables = [_tabulate(columns, "pipe", _markdown) for columns in parts]
+    title = [f"**{_markdown(block.title)}**"] if block.title else []
+    return "\n\n".join([*title, *tables, *map(_markdown_line, [*block.notes, *notes])])
 
 
-def write_latex(blocks: Sequence[Block], width: int) -> str:
+def latex(block: Block, width: int) -> str:
     """For a paper; the tables need the package `booktabs`. Sparklines are left out."""
-
-    def write(block: Block) -> str:
-        if isinstance(block, Heading):
-            return rf"\{'sub' * (block.level - 1)}section*{{{_latex(block.text)}}}"
-        if isinstance(block, Paragraph):
-            return _latex(block.text)
-        if isinstance(block, Items):
-            items = "\n".join(rf"  \item {_latex(item)}" for item in block.items)
-            return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
-        if isinstance(block, Verbatim):
-            return f"\\begin{{verbatim}}\n{block.text}\n\\end{{verbatim}}"
-        columns = [column for column in block.columns if column.role != "shape"]
-        parts, notes = fit(columns, width, wrap=False, split=not block.whole)
-        tables = [_tabulate(columns, "latex_booktabs", _one_line) for columns in parts]
-        title = [rf"\noindent\textbf{{{_latex(block.title)}}}"] if block.title else []
-        return "\n\n".join([*title, *tables, *map(_latex, [*block.notes, *notes])])
-
-    parts = [write(block) if isinstance(block, Verbatim) else _signs(write(block)) for block in blocks]
-    return "\n\n".join(parts) + "\n"
+    if isinstance(block, Verbatim):
+        inside = block.text.replace(r"\end{verbatim}", r"\end {verbatim}")  # or it would end there
+        return f"\\begin{{verbatim}}\n{inside}\n\\end{{verbatim}}"
+    return _signs(_latex_block(block, width))
 
 
-WRITERS = {"text": write_text, "markdown": write_markdown, "latex": write_latex}
+def _latex_block(block: Block, width: int) -> str:
+    if isinstance(block, Heading):
+        return rf"\{'sub' * (block.level - 1)}section*{{{_latex(block.text)}}}"
+    if isinstance(block, Paragraph | Verbatim):
+        return _latex(block.text)
+    if isinstance(block, Items):
+        items = "\n".join(rf"  \item {_no_argument(_latex(item))}" for item in block.items)
+        return f"\\begin{{itemize}}\n{items}\n\\end{{itemize}}"
+    columns = [column for column in block.columns if column.role != "shape"]
+    parts, notes = fit(columns, width, wrap=False, split=not block.whole)
+    tables = [_no_argument(_tabulate(columns, "latex_booktabs", _one_line)) for columns in parts]
+    title = [rf"\noindent\textbf{{{_latex(block.title)}}}"] if block.title else []
+    return "\n\n".join([*title, *tables, *map(_latex, [*block.notes, *notes])])
+
+
+Writer = Callable[[Block, int], str]
+WRITERS: dict[str, Writer] = {"text": text, "markdown": markdown, "latex": latex}
+"""What writes a block, with the columns that a table may take, by format."""
 
 
 _PLAIN_ROW = DataRow("", "  ", "")
@@ -189,8 +138,25 @@ def _tabulate(columns: list[Column], tablefmt: str, escape: Callable[[str], str]
     )
 
 
+MARKDOWN = re.compile(
+    r"[\\|*<`$~]"  # tables, HTML, emphasis, code, formulas
+    r"|(?<![^\W_])_|_(?![^\W_])"  # emphasis, which `_` within a word is not
+    r"|\](?=[\[(:])"  # links, images, and what defines them
+    r"|&(?=#?\w+;)"
+)
+"""What Markdown would take for its own."""
+
+AT_THE_BEGINNING = re.compile(r"^\s*(\d+(?=[.)]\s)|(?=[#>+\-\[]))")
+"""Up to the sign that would make a line a heading, a quotation, an item or a box to tick."""
+
+
 def _markdown(text: str) -> str:
-    return re.sub(r"([\\|*<`])", r"\\\1", _one_line(text))
+    return MARKDOWN.sub(r"\\\g<0>", _one_line(text))
+
+
+def _markdown_line(text: str) -> str:
+    """The same for a line of its own."""
+    return AT_THE_BEGINNING.sub(r"\g<0>\\", _markdown(text))
 
 
 def _one_line(text: str) -> str:
@@ -215,3 +181,8 @@ def _signs(text: str) -> str:
 
 def _latex(text: str) -> str:
     return "".join(LATEX_ESCAPE_RULES.get(character, character) for character in text)
+
+
+def _no_argument(text: str) -> str:
+    r"""With braces around a `[` or `*` that begins a line: `\\` and `\item` would take it for an argument."""
+    return re.sub(r"^(\s*)([\[*])", r"\1{\2}", text, flags=re.MULTILINE)

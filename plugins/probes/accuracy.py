@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from harness_plugins.probes.conditions import in_order, skill, skill_error, told, unit_of
+from harness_plugins.probes.conditions import curve, in_order, skill, skill_error, told, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 
 from harness import Curve, Metric, Scalar, Subject
@@ -50,17 +50,7 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
             if len(values) == 1:
                 yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0])
             else:
-                yield Curve(
-                    name=label,
-                    unit=metric.unit,
-                    x=[condition.x for condition in found.conditions],
-                    y=values,
-                    x_label=task.axis,
-                    y_label=name,
-                    inside=[condition.inside for condition in found.conditions],
-                    standard_errors=errors,
-                    headline=headline,
-                )
+                yield curve(label, metric.unit, task, found.conditions, values, errors, y_label=name, headline=headline)
             if headline and index == 0:
                 yield from _worst(subject, list(groups.values()), metric)
         if found.reason:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import torch
 from harness_plugins.probes.conditions import (
+    curve,
     examples_used,
     first_group,
     marks,
@@ -92,17 +93,8 @@ class AttentionToSubject:
         yield from elsewhere(rows, heads, axis)
         on_others = {c: shares[c][half:, sharpest] if len(shares[c]) > half else shares[c][:, sharpest] for c in shares}
         errors = {c: standard_error(on_others[c]) for c in conditions}
-        yield Curve(
-            name="sharpest_share",
-            unit="share",
-            x=[c.x for c in conditions],
-            y=[on_others[c].mean().item() for c in conditions],
-            x_label=axis,
-            y_label="share on the cue, sharpest head",
-            inside=[c.inside for c in conditions],
-            standard_errors=list(errors.values()),
-            headline=True,
-        )
+        means, y_label = [on_others[c].mean().item() for c in conditions], "share on the cue, sharpest head"
+        yield curve("sharpest_share", "share", subject.task, conditions, means, [*errors.values()], y_label=y_label)
         share, error = on_others[farthest].mean().item(), errors[farthest]
         yield Scalar(
             name="sharpest_head",

@@ -1,7 +1,8 @@
 """What several probes ask of a task's conditions."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Int
@@ -81,6 +82,43 @@ def marks(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     return batch.cue, batch.query
 
 
+def curve(
+    name: str,
+    unit: str,
+    task: Task,
+    conditions: Collection[Condition],
+    y: Sequence[float],
+    errors: Sequence[float] | None = None,
+    *,
+    y_label: str,
+    x_label: str | None = None,
+    headline: bool = True,
+    scale: Literal["linear", "log"] = "linear",
+) -> Curve:
+    """A curve along conditions.
+
+    Args:
+        name, unit, y_label, headline, scale: of the curve.
+        task: whose conditions they are.
+        conditions: one for each place, from near to far.
+        y: a value for each of them.
+        errors: their standard errors.
+        x_label: what lies along the axis, if it is not what the task says.
+    """
+    return Curve(
+        name=name,
+        unit=unit,
+        x=[condition.x for condition in conditions],
+        y=list(y),
+        x_label=x_label or task.axis,
+        y_label=y_label,
+        inside=[condition.inside for condition in conditions],
+        standard_errors=None if errors is None else list(errors),
+        scale=scale,
+        headline=headline,
+    )
+
+
 def examples_used(subject: Subject, batches: Mapping[Condition, Batch | None], examples: int) -> Iterator[Curve]:
     """How many examples of each condition a probe of marked tokens could use; nothing where that is all it wanted.
 
@@ -90,16 +128,8 @@ def examples_used(subject: Subject, batches: Mapping[Condition, Batch | None], e
     """
     used = {condition: 0 if batch is None else len(batch) for condition, batch in batches.items()}
     if any(count < min(len(subject.batch(condition)), examples) for condition, count in used.items()):
-        yield Curve(
-            name="examples_used",
-            unit="examples",
-            x=[condition.x for condition in used],
-            y=[float(count) for count in used.values()],
-            x_label=subject.task.axis,
-            y_label="examples with the tokens that are looked at",
-            inside=[condition.inside for condition in used],
-            headline=True,
-        )
+        counts, y_label = [*map(float, used.values())], "examples with the tokens that are looked at"
+        yield curve("examples_used", "examples", subject.task, used, counts, y_label=y_label)
 
 
 def cue_mask(batch: Batch) -> Bool[Tensor, "batch time"]:

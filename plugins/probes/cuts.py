@@ -48,7 +48,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CutResult:
     """What a cut did, on the examples that have something to cut.
 
     Args:
@@ -115,7 +115,7 @@ def run_cuts(
     layers: Sequence[Layer],
     proofs: int,
     generator: torch.Generator,
-) -> dict[str, Outcome]:
+) -> dict[str, CutResult]:
     """All cuts on all examples, as many at once as fit into a forward pass; each proven on `proofs` examples.
 
     Costs one forward pass over the examples for each cut, and five over the proofs.
@@ -168,7 +168,7 @@ def run_cuts(
     outcomes = {}
     for index, each in enumerate(cuts):
         has = each.keys.any(1)
-        outcomes[each.name] = Outcome(
+        outcomes[each.name] = CutResult(
             scores=Scores.of(subject, {name: values[index] for name, values in scores.items()}, has),
             untouched=Scores.of(subject, untouched.per_example, has),
             effect=changes[index].max().item(),

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from harness_plugins.probes.conditions import (
     cue_mask,
+    curve,
     examples_used,
     first_group,
     marks,
@@ -15,7 +16,7 @@ from harness_plugins.probes.conditions import (
     roles_before,
     uniform_share,
 )
-from harness_plugins.probes.cuts import Cut, Outcome, Scores, Untouched, run_cuts, run_untouched
+from harness_plugins.probes.cuts import Cut, CutResult, Scores, Untouched, run_cuts, run_untouched
 from harness_plugins.probes.looks import Share, head_shares, left_out, readable, role_shares
 from harness_plugins.probes.reliance import disagreements, first_position, reliance
 from jaxtyping import Bool
@@ -112,7 +113,7 @@ class EdgeCut:
         if not cuttable:
             raise Skip("the cue is the query itself in all examples: nothing to cut")
         farthest = reference(cuttable)
-        outcomes: dict[Condition, dict[str, Outcome]] = {}
+        outcomes: dict[Condition, dict[str, CutResult]] = {}
         for condition in cuttable:
             cuts, generator = basic[condition], seeded("proof", subject.seed, condition)
             if condition == farthest:
@@ -194,7 +195,7 @@ class EdgeCut:
 
     def _first_of_others(
         self, subject: Subject, batch: Batch, layers: Sequence[Layer], basic: Sequence[Cut]
-    ) -> Outcome | None:
+    ) -> CutResult | None:
         """The first position cut in sequences whose cue stood there and now stands at the sham's place; None where
         there is no such place."""
         sham = next((each.keys for each in basic if each.name == "sham"), None)
@@ -254,7 +255,7 @@ def table(
     name: str,
     task: Task,
     whole: Untouched,
-    outcomes: dict[str, Outcome],
+    outcomes: dict[str, CutResult],
     shares: dict[str, Share],
     *,
     row_label: str,
@@ -282,7 +283,7 @@ def table(
 
 
 def by_distance(
-    task: Task, untouched: dict[Condition, Untouched], outcomes: dict[Condition, dict[str, Outcome]]
+    task: Task, untouched: dict[Condition, Untouched], outcomes: dict[Condition, dict[str, CutResult]]
 ) -> Iterator[Curve]:
     """Score as it is and under the two full cuts, and the leak of the cue's cut, per condition."""
     conditions = list(untouched)
@@ -292,19 +293,6 @@ def by_distance(
         found = [outcomes.get(condition, {}).get(cut) for condition in conditions]
         return [outcome.scores if outcome else none for outcome in found]
 
-    def curve(name: str, y_label: str, unit: str, y: list[float], errors: list[float] | None = None) -> Curve:
-        return Curve(
-            name=name,
-            unit=unit,
-            x=[condition.x for condition in conditions],
-            y=y,
-            x_label=task.axis,
-            y_label=y_label,
-            inside=[condition.inside for condition in conditions],
-            standard_errors=errors,
-            headline=errors is not None,
-        )
-
     whole = [each.scores for each in untouched.values()]
     for name, y_label, scores in (
         ("untouched", "score without a cut", whole),
@@ -313,6 +301,7 @@ def by_distance(
     ):
         values = [each.metrics[task.headline] for each in scores]
         errors = [each.errors[task.headline] for each in scores]
-        yield curve(name, y_label, task.metrics[task.headline].unit, values, errors)
+        yield curve(name, task.metrics[task.headline].unit, task, conditions, values, errors, y_label=y_label)
     leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
-    yield curve("leak_by_distance", "leak through the cue's cut", "outputs", leaks)
+    y_label = "leak through the cue's cut"
+    yield curve("leak_by_distance", "outputs", task, conditions, leaks, y_label=y_label, headline=False)

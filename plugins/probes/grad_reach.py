@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from harness_plugins.probes.conditions import examples_used, first_group, marks, unit_of
+from harness_plugins.probes.conditions import curve, examples_used, first_group, marks, unit_of
 from harness_plugins.probes.directions import all_directions, examples_at_once, loss_direction
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -89,15 +89,15 @@ class GradReach:
         places, each = [condition.x for condition in found], list(found.values())
         task = subject.task
         logits = "logits" if task.interface.output == "classes" else "outputs"
-        cue_gradient = Curve(
-            name="cue_gradient",
-            unit=f"{logits} per {'embedding' if task.interface.input == 'tokens' else 'input'}",
-            x=places,
-            y=[size.at_cue.mean().item() for size in each],
-            x_label=task.axis,
+        cue_gradient = curve(
+            "cue_gradient",
+            f"{logits} per {'embedding' if task.interface.input == 'tokens' else 'input'}",
+            task,
+            found,
+            [size.at_cue.mean().item() for size in each],
+            [standard_error(size.at_cue) for size in each],
             y_label=f"gradient at {cue}",
-            inside=[condition.inside for condition in found],
-            standard_errors=[standard_error(size.at_cue) for size in each],
+            headline=False,
             scale="log",
         )
         ratios = [size.reach() for size in each]

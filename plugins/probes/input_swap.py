@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from harness_plugins.probes.conditions import (
     cue_mask,
+    curve,
     examples_used,
     first_group,
     in_order,
@@ -29,7 +30,7 @@ WORDS = {
     "follows the cue": f"with the cue of another example the new answer is given, at least {GOOD:.0%} {WAY}",
     "follows the distractors": f"with other distractors the right answer is lost, by at least {GOOD:.0%} {WAY}",
     "follows the cue and the distractors": "both of them change the answer",
-    "follows neither": "neither the other cue nor other distractors change the answer to what they would make it",
+    "follows neither": "neither another cue nor other distractors change the answer",
 }
 """What the verdicts mean."""
 
@@ -75,22 +76,14 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
             scores = subject.score(changed)
             pair = task.summarise(scores)[name], task.standard_errors(scores)[name]
             found.setdefault(key, []).append(pair)
+    x_label = f"{task.axis}, conditions {group!r}" if group else task.axis
     for key, y_label in (
         ("untouched", "score without a swap"),
         ("follows_cue", "score after the cue is swapped, against the answer that is then right"),
         ("keeps_answer", "score after the distractors are swapped"),
     ):
-        yield Curve(
-            name=key,
-            unit=metric.unit,
-            x=[condition.x for condition in used],
-            y=[value for value, _ in found[key]],
-            x_label=f"{task.axis}, conditions {group!r}" if group else task.axis,
-            y_label=y_label,
-            inside=[condition.inside for condition in used],
-            standard_errors=[error for _, error in found[key]],
-            headline=True,
-        )
+        scored, chance = zip(*found[key], strict=True)
+        yield curve(key, metric.unit, task, used, scored, chance, y_label=y_label, x_label=x_label)
     yield from examples_used(subject, batches, subject.examples)
     at = list(used).index(reference(list(used)))
     values, errors = zip(*(pairs[at] for pairs in found.values()), strict=True)

@@ -61,8 +61,8 @@ def agreed(passes: Sequence[Sequence[Layer]]) -> list[Layer]:
     names = [[layer.name for layer in layers] for layers in passes]
     if other := next((each for each in names if each != names[0]), None):
         raise Skip(
-            f"the model attends in other layers in other passes: {len(names[0])} calls, last {names[0][-1:]}, and "
-            f"{len(other)}, last {other[-1:]}"
+            f"the model attends in different layers in different passes: {len(names[0])} calls, last "
+            f"{names[0][-1:]}, and {len(other)}, last {other[-1:]}"
         )
     return [
         replace(same[0], misfit=next((layer.misfit for layer in same if layer.misfit), ""))

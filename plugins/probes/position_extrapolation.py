@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from harness_plugins.probes.conditions import first_group, learned, reference, skill, skill_error, unit_of
+from harness_plugins.probes.conditions import curve, first_group, learned, reference, skill, skill_error, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 from pydantic import Field
 
@@ -55,17 +55,8 @@ class PositionExtrapolation:
         task = subject.task
         metric = task.metrics[task.headline]
         found = scores(subject, self._conditions(first_group(task)))
-        yield Curve(
-            name="score",
-            unit=metric.unit,
-            x=[condition.x for condition in found.conditions],
-            y=found.of(task.headline),
-            x_label=task.axis,
-            y_label=task.headline,
-            inside=[condition.inside for condition in found.conditions],
-            standard_errors=found.errors_of(task.headline),
-            headline=True,
-        )
+        values, errors = found.of(task.headline), found.errors_of(task.headline)
+        yield curve("score", metric.unit, task, found.conditions, values, errors, y_label=task.headline)
         limited = found.limit < math.inf
         yield Scalar(name="limit", unit=unit_of(task.axis), value=found.limit, verdict=found.reason, headline=limited)
         if math.isnan(skill(metric, 0.0)):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness_plugins.probes.conditions import learned, skill, skill_error
-from harness_plugins.probes.cuts import Outcome, Scores, Untouched
+from harness_plugins.probes.cuts import CutResult, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
 from harness import Scalar, Subject
@@ -36,17 +36,18 @@ WORDS = {
     "that the loss says little about the cue",
     "proven": "under the full cut, in all layers and heads, swapping the cut tokens changes no later output at all, "
     "and no output depends on a later token (cuts of one layer or head leak by nature: by_head)",
-    "not proven": "something of the cut tokens comes through, or the cut opens the future: it says nothing of reliance",
+    "not proven": "the cut tokens still change later outputs, or the cut lets outputs depend on later tokens: it says "
+    "nothing about reliance",
     APART: "the cue always stands first, and has no other place where the model would answer: what its cut takes away "
     "may be the cue or the first position, where attention often rests",
     "harmless": f"cutting the first position, where it is not the cue, costs less than {MATTERS:.0%} {WAY}",
-    "hurts, though it is not the cue": "the first position is needed, be it that attention rests there or for what it "
-    "holds, so that where the cue stands first its cut may remove that, too",
+    "hurts, though it is not the cue": "the model needs the first position, for what it holds or as a place where "
+    "attention rests; where the cue stands first, its cut may remove that as well",
 }
 """What the verdicts here mean."""
 
 
-def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome]) -> Iterator[Scalar]:
+def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResult]) -> Iterator[Scalar]:
     """Whether the answer relies on the cue, whether that is proven, and what the sham leaves."""
     score, cue, sham = subject.task.headline, outcomes["cue"], outcomes.get("sham")
     unit = subject.task.metrics[score].unit
@@ -81,7 +82,7 @@ def meaning(verdict: str | None) -> str | None:
     return WORDS.get(verdict) or WORDS.get(verdict.partition(":")[0]) if verdict else None
 
 
-def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, moved: bool) -> Scalar:
+def first_position(subject: Subject, whole: Untouched, outcome: CutResult | None, moved: bool) -> Scalar:
     """Whether it hurts to cut the first position where that is not the cue.
 
     Args:
@@ -112,7 +113,7 @@ def first_position(subject: Subject, whole: Untouched, outcome: Outcome | None, 
 
 
 def disagreements(
-    subject: Subject, whole: Untouched, outcomes: Mapping[str, Outcome], shares: Mapping[str, Share], uniform: float
+    subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResult], shares: Mapping[str, Share], uniform: float
 ) -> Scalar:
     """Heads that look at the cue without an effect, or have an effect without looking. None in a model that has not
     learned, and none that two standard errors of its numbers would take off the list.
@@ -157,7 +158,7 @@ def _skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]
     return values, [skill_error(metric, each.errors[score]) for each in scores]
 
 
-def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
+def _relies(subject: Subject, cue: CutResult, sham: CutResult | None) -> str:
     """On a proven cut."""
     values, errors = _skills(subject, cue.untouched, cue.scores)
     if sham:
@@ -188,7 +189,7 @@ def _relies(subject: Subject, cue: Outcome, sham: Outcome | None) -> str:
     return verdict + (without if without not in (NEAR, NOT_ENOUGH) else "")
 
 
-def _hurts(subject: Subject, outcome: Outcome) -> str:
+def _hurts(subject: Subject, outcome: CutResult) -> str:
     values, errors = _skills(subject, outcome.untouched, outcome.scores)
     return settled(
         lambda each: "harmless" if each[0] - each[1] < MATTERS else "hurts, though it is not the cue", values, errors

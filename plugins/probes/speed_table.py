@@ -6,7 +6,7 @@ from statistics import median
 
 from harness.report.numbers import number
 from harness.schema import Curve, Record
-from harness.statistics import current
+from harness.seeds import current
 
 MEASURED = {"forward": "a forward pass", "forward_and_backward": "forward and backward"}
 

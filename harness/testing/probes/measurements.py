@@ -5,7 +5,7 @@ from typing import get_args
 
 from harness.contracts import Skip
 from harness.errors import did_you_mean
-from harness.measurements import ANY, KINDS, Measurement
+from harness.measurements import ANY, MEASUREMENTS, Measurement
 from harness.needs import NEEDS
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.probes.case import ProbeCase
@@ -57,7 +57,7 @@ def measures(case: ProbeCase) -> str:
         if not found:
             raise Failed(f"at the stage {stage!r} it gives nothing; raise Skip with the reason instead")
         for measurement in found:
-            if not isinstance(measurement, KINDS):
+            if not isinstance(measurement, MEASUREMENTS):
                 raise Failed(f"it gave {measurement!r:.60}; yield {ANY}")
         if not any(math.isfinite(entry.value) for measurement in found for entry in measurement.entries()):
             raise Failed(f"at the stage {stage!r} none of its numbers is finite")

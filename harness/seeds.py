@@ -1,0 +1,122 @@
+"""From seeds to summaries: which records are seeds of one another, and what their numbers come to.
+
+Reports, claims and results share it, and none of them needs torch for it. Nothing that a record holds depends on it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from harness.schema import PluginUse, Record
+from harness.vocabulary import SEEDS_ALIKE
+
+FEW_SEEDS = 3
+"""With fewer seeds than this, nothing is concluded about an architecture."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number per seed, summarised. NaN is counted and otherwise left out; infinity is a number."""
+
+    n: int
+    """Values that are numbers."""
+    nan: int
+    """Values that are NaN."""
+    median: float
+    minimum: float
+    maximum: float
+
+    def worst(self, higher_is_better: bool = True) -> float:
+        """The worst seed: the smallest value, or the largest unless `higher_is_better`."""
+        return self.minimum if higher_is_better else self.maximum
+
+    def best(self, higher_is_better: bool = True) -> float:
+        """The best seed: the largest value, or the smallest unless `higher_is_better`."""
+        return self.maximum if higher_is_better else self.minimum
+
+
+def summarise(values: Iterable[float]) -> Summary:
+    """Median, smallest and largest of `values`, one per seed; all NaN where there is no number."""
+    given = [float(value) for value in values]
+    numbers = sorted(value for value in given if not math.isnan(value))
+    if not numbers:
+        return Summary(0, len(given), math.nan, math.nan, math.nan)
+    return Summary(len(numbers), len(given) - len(numbers), _middle(numbers), numbers[0], numbers[-1])
+
+
+def _middle(numbers: list[float]) -> float:
+    """The median of sorted numbers, also where the sum of two of them is more than a float can say."""
+    low, high = numbers[(len(numbers) - 1) // 2], numbers[len(numbers) // 2]
+    middle = (low + high) / 2
+    return low / 2 + high / 2 if math.isinf(middle) else middle
+
+
+def coverage(n: int) -> float:
+    """The probability that the range of `n` seeds contains the median over all possible seeds.
+
+    Every seed falls on either side of that median with probability 1/2, whatever the distribution, so the
+    range misses it only if all seeds fall on one side: 1 - 2 / 2^n. That is 0.75 for 3 seeds and 0.94 for 5;
+    more cannot be said of so few without assuming a distribution (the interval that goes with a sign test).
+    """
+    return 1 - 2 * 0.5**n if n > 0 else 0.0
+
+
+def name_seeds(seeds: Iterable[int]) -> str:
+    """`seed 4`, `seeds 0-2, 7`."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"seed{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(parts)}"
+
+
+Identity = tuple[str, str, str]
+"""Distribution, label and place of a plugin as used."""
+
+
+def identity(use: PluginUse) -> Identity:
+    """Which plugin a `use` is of, in any of its versions: one from a package by distribution and label; one without a
+    package also by where it is, so that two files of the same name in different folders are two plugins."""
+    return use.distribution, use.label, "" if use.distribution else use.target
+
+
+def current(records: Iterable[Record]) -> tuple[list[Record], int]:
+    """The records that count as seeds, in the order given, and how many older ones they supersede.
+
+    Among records that agree in model, task, probe (`identity`), stage, training, number of evaluation examples and
+    device, only those with the plugin sources of the newest one are kept, and of these the newest for each seed. So a
+    file that was edited and run again supersedes what it was before. A file of the same name in another folder
+    supersedes nothing, even if it is a copy: reports show both, with their folders.
+    """
+    records = list(records)
+    sources: dict[object, object] = {}
+    kept: dict[object, int] = {}
+    newest_first = sorted(enumerate(records), key=lambda item: -item[1].provenance.finished.timestamp())
+    for index, record in newest_first:
+        plugins = (record.model, record.task, record.probe)
+        cell = (
+            tuple(map(identity, plugins)),
+            record.stage,
+            record.training,
+            record.examples,
+            record.device,
+        )
+        digests = (*(use.digest for use in plugins), record.provenance.core)
+        if sources.setdefault(cell, digests) == digests:
+            kept.setdefault((cell, record.seed), index)
+    return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
+
+
+def measured_once(records: Sequence[Record]) -> bool:
+    """Whether `records` are of a model that was measured as it came, on one set of examples, so that more seeds would
+    add nothing. What is left to chance is which examples these are, and standard errors tell how much that is."""
+    return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
+
+
+def seeds_alike(records: Iterable[Record]) -> bool:
+    """Whether the model of `records` was built from the same weights whatever the seed, so that seeds are no
+    repetitions."""
+    return any(SEEDS_ALIKE in warning for record in records for warning in record.warnings)
