@@ -18,7 +18,7 @@ from torch import nn
 from harness.blame import blame, failure
 from harness.build import build_model, build_task
 from harness.contracts import Batch, Condition, Skip, Task
-from harness.errors import PluginError, StoreError
+from harness.errors import PluginError, StoreError, said
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
 from harness.plan import Planned, merged_training
 from harness.preflight import inspect
@@ -94,7 +94,7 @@ class _Run:
             self._inspect(registry)
         except Skip as skip:
             for cell in planned.cells:
-                yield self._write(cell, "skipped", reason=str(skip))
+                yield self._write(cell, "skipped", reason=said(skip))
             return
         except Exception as error:
             yield from self._fail(planned.cells, failure(error))
@@ -107,7 +107,7 @@ class _Run:
                 self._train(registry)
         except Skip as skip:
             for cell in cells:
-                yield self._write(cell, "skipped", reason=str(skip))
+                yield self._write(cell, "skipped", reason=said(skip))
             return
         except StoreError:
             raise
@@ -217,7 +217,7 @@ class _Run:
                         names = ", ".join(spoilt[:3])
                         raise RuntimeError(f"it changed the model ({names}); measure a copy.deepcopy of it instead")
             except Skip as skip:
-                record = self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
+                record = self._write(cell, "skipped", reason=said(skip), seconds=time.perf_counter() - started)
             except Exception as error:
                 record = self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
             else:
@@ -264,7 +264,9 @@ class _Run:
             notes=self.notes,
             warnings=self.warnings,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
-            provenance=provenance(trial.device, self.work.threads, self.work.revision, self.work.dirty),
+            provenance=provenance(
+                trial.device, self.work.threads, self.work.revision, self.work.dirty, self.work.started
+            ),
             **outcome,
         )
         RunDirectory(self.work.out).write_record(record)
