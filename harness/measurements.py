@@ -123,6 +123,8 @@ class Curve(Measured):
     is known nowhere."""
     scale: Literal["linear", "log"] = "linear"
     """How to draw `y`."""
+    levels: dict[str, float] = {}
+    """Values of `y` to compare with, by what they are called, for example `{"chance": 0.125}`."""
     headline: bool = False
     """Whether summary tables show it."""
 

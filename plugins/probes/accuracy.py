@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from harness_plugins.probes.conditions import in_order, skill, skill_error, told, unit_of
+from harness_plugins.probes.conditions import in_order, levels, skill, skill_error, told, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 
 from harness import Curve, Metric, Scalar, Subject
@@ -59,6 +59,7 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
                     y_label=name,
                     inside=[condition.inside for condition in found.conditions],
                     standard_errors=errors,
+                    levels=levels(metric),
                     headline=headline,
                 )
             if headline and index == 0:

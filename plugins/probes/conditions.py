@@ -50,6 +50,12 @@ def told(metric: Metric, value: float) -> float:
     return max(reached, 0.0) if metric.unit != "share" and reached == reached else reached
 
 
+def levels(metric: Metric) -> dict[str, float]:
+    """What a score is to be compared with: chance, and the best there is."""
+    known = {"chance": metric.chance, "best": metric.best}
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def skill_error(metric: Metric, error: float) -> float:
     """A standard error as a share of the way from chance to perfect."""
     return abs(skill(metric, error) - skill(metric, 0.0))

@@ -10,6 +10,7 @@ from harness_plugins.probes.conditions import (
     cue_mask,
     examples_used,
     first_group,
+    levels,
     marks,
     reference,
     roles_before,
@@ -302,6 +303,7 @@ def by_distance(
             y_label=y_label,
             inside=[condition.inside for condition in conditions],
             standard_errors=errors,
+            levels=levels(task.metrics[task.headline]) if errors is not None else {},
             headline=errors is not None,
         )
 

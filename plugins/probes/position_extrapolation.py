@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
-from harness_plugins.probes.conditions import first_group, learned, reference, skill, skill_error, unit_of
+from harness_plugins.probes.conditions import first_group, learned, levels, reference, skill, skill_error, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 from pydantic import Field
 
@@ -64,6 +64,7 @@ class PositionExtrapolation:
             y_label=task.headline,
             inside=[condition.inside for condition in found.conditions],
             standard_errors=found.errors_of(task.headline),
+            levels=levels(metric),
             headline=True,
         )
         limited = found.limit < math.inf

@@ -1,0 +1,135 @@
+"""Panels beside and below one another, with one legend."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+from harness.charts.lines import AXIS, Looks, Panel, draw_panel
+from harness.charts.style import FAINT, INK
+
+NARROW = 420
+"""Pixels below which names of models go above the panels instead of beside the lines."""
+
+MOST_NAMES = 6
+"""At the end of lines."""
+
+LONGEST_NAME = 22
+"""Letters of a name at the end of a line."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How wide a chart shall be, in pixels (1/72 inch)."""
+
+    asked: float
+    """With axes and names."""
+    inner: float
+    """What is left for its contents, so that it comes out as asked."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether there is no room beside the panels."""
+        return self.asked < NARROW
+
+
+def stack(grid: Sequence[Mapping[str, Panel]], columns: Sequence[str], looks: Looks, size: Size) -> Any:
+    """Rows of panels, with a column for each name; panels of a column share their x axis.
+
+    Args:
+        grid: for each row the panels by the name of their column; what is missing was not measured.
+        columns: the names, in order.
+        looks: colour, dash and shape by model.
+        size: how wide all of it shall be.
+    """
+    points = [point for row in grid for panel in row.values() for point in panel.points]
+    drawn = {point.model for point in points}
+    looks = {name: look for name, look in looks.items() if name in drawn}
+    longest = max(map(len, looks))
+    names = not size.narrow and len(looks) <= MOST_NAMES and longest <= LONGEST_NAME
+    width = max(80.0, size.inner / len(columns) - AXIS - 12 - (6.0 * longest + 14 if names else 8))
+    height = max(64.0, min(120.0 if len(grid) > 1 else 190.0, width * (0.42 if len(grid) > 1 else 0.62)))
+    rows = []
+    for index, row in enumerate(grid):
+        cells = []
+        for column in columns:
+            last = not any(column in below for below in grid[index + 1 :])
+            xs = [p.x for each in grid if column in each for p in each[column].points]
+            shape = {"width": width, "height": height, "x_domain": (min(xs), max(xs))}
+            if column in row:
+                cell = _with_ways(draw_panel(row[column], looks, **shape, names=names, x_title=last), row[column])
+            else:
+                cell = _nothing(width, height)
+            cells.append(alt.vconcat(cell, title=column) if index == 0 and len(columns) > 1 else cell)
+        rows.append(alt.hconcat(*cells, spacing=14))
+    whole = alt.vconcat(*rows, spacing=8)
+    whole = whole if names else alt.vconcat(legend(looks, size.inner), whole, spacing=4)
+    return whole.resolve_scale(strokeDash="independent", shape="independent", color="independent")
+
+
+def _nothing(width: float, height: float) -> alt.Chart:
+    """As wide as a panel with its axis."""
+    blank = {"domain": False, "ticks": False, "labels": False, "grid": False}
+    return (
+        alt.Chart(alt.InlineData(values=[{"text": "not measured", "x": 0.5, "y": 0.5}]))
+        .mark_text(color=FAINT, fontSize=9, fontStyle="italic")
+        .encode(
+            text="text:N",
+            x=alt.X("x:Q", title=None, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(**blank)),
+            y=alt.Y(
+                "y:Q",
+                title=" ",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(**blank, minExtent=AXIS, maxExtent=AXIS),
+            ),
+        )
+        .properties(width=width, height=height)
+    )
+
+
+def _with_ways(chart: alt.LayerChart, panel: Panel) -> alt.LayerChart:
+    """Says in the title what dashes mean, where a panel has several."""
+    if len(panel.ways) < 2:
+        return chart
+    marks = ("——", "– –", "· · ·")
+    said = "    ".join(f"{mark} {way}" for mark, way in zip(marks, panel.ways, strict=False))
+    title = alt.Title(
+        panel.title,
+        subtitle=said,
+        fontSize=10,
+        fontWeight="normal",
+        color=INK,
+        subtitleColor=FAINT,
+        offset=4,
+        subtitleFontSize=8,
+    )
+    return chart.properties(title=title)
+
+
+def legend(looks: Looks, width: float) -> alt.LayerChart:
+    """Names of models with their marks, in as many lines as the width asks for."""
+    rows, line, at = [], 0, 0.0
+    for name, look in looks.items():
+        size = 6.0 * len(name) + 24
+        if at and at + size > width:
+            line, at = line + 1, 0.0
+        rows.append({"model": name, "x": at, "line": line})
+        at += size
+    height = 14 * (line + 1)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
+        y=alt.Y("line:Q", axis=None, scale=alt.Scale(domain=[-0.5, line + 0.5], reverse=True, nice=False)),
+        color=alt.Color(
+            "model:N",
+            legend=None,
+            scale=alt.Scale(domain=list(looks), range=[look["color"] for look in looks.values()]),
+        ),
+    )
+    points = base.mark_point(filled=True, size=30, opacity=1, xOffset=6).encode(
+        shape=alt.Shape(
+            "model:N", legend=None, scale=alt.Scale(domain=list(looks), range=[k["shape"] for k in looks.values()])
+        )
+    )
+    text = base.mark_text(align="left", dx=14, fontSize=9).encode(text="model:N")
+    return alt.layer(points, text).properties(width=width - 60, height=height, view=alt.ViewConfig(stroke=None))
