@@ -12,6 +12,9 @@ from harness.charts.style import FAINT, INK
 NARROW = 420
 """Pixels below which names of models go above the panels instead of beside the lines."""
 
+LEAST = 150.0
+"""Pixels of width of a panel, without its axis; what does not fit goes below."""
+
 MOST_NAMES = 6
 """At the end of lines."""
 
@@ -43,29 +46,70 @@ def stack(grid: Sequence[Mapping[str, Panel]], columns: Sequence[str], looks: Lo
         looks: colour, dash and shape by model.
         size: how wide all of it shall be.
     """
-    points = [point for row in grid for panel in row.values() for point in panel.points]
-    drawn = {point.model for point in points}
+    drawn = {point.model for row in grid for panel in row.values() for point in panel.points}
     looks = {name: look for name, look in looks.items() if name in drawn}
     longest = max(map(len, looks))
     names = not size.narrow and len(looks) <= MOST_NAMES and longest <= LONGEST_NAME
-    width = max(80.0, size.inner / len(columns) - AXIS - 12 - (6.0 * longest + 14 if names else 8))
-    height = max(64.0, min(120.0 if len(grid) > 1 else 190.0, width * (0.42 if len(grid) > 1 else 0.62)))
-    rows = []
+    side = 6.0 * longest + 14 if names else 8
+    beside = max(1, min(len(columns), int(size.inner // (AXIS + 12 + side + LEAST))))
+    width = max(LEAST, size.inner / beside - AXIS - 24 - side)
+    height = max(64.0, min(190.0 if len(grid) == 1 else 120.0, width * (0.62 if len(grid) == 1 else 0.42)))
+    blocks = [
+        _block(grid, columns[start : start + beside], looks, (width, height), names=names, titled=len(columns) > 1)
+        for start in range(0, len(columns), beside)
+    ]
+    return _alone(alt.vconcat(*blocks if names else [legend(looks, size.inner), *blocks], spacing=14))
+
+
+def _block(
+    grid: Sequence[Mapping[str, Panel]],
+    columns: Sequence[str],
+    looks: Looks,
+    shape: tuple[float, float],
+    *,
+    names: bool,
+    titled: bool,
+) -> alt.ConcatChart:
+    """The rows of some columns, without those that are empty there."""
+    grid = [row for row in grid if any(column in row for column in columns)]
+    width, height = shape
+    cells = []
     for index, row in enumerate(grid):
-        cells = []
         for column in columns:
             last = not any(column in below for below in grid[index + 1 :])
-            xs = [p.x for each in grid if column in each for p in each[column].points]
-            shape = {"width": width, "height": height, "x_domain": (min(xs), max(xs))}
+            xs = [point.x for each in grid if column in each for point in each[column].points]
             if column in row:
-                cell = _with_ways(draw_panel(row[column], looks, **shape, names=names, x_title=last), row[column])
+                cell = draw_panel(
+                    row[column],
+                    looks,
+                    width=width,
+                    height=height,
+                    names=names,
+                    x_title=last,
+                    x_domain=(min(xs), max(xs)),
+                )
             else:
                 cell = _nothing(width, height)
-            cells.append(alt.vconcat(cell, title=column) if index == 0 and len(columns) > 1 else cell)
-        rows.append(alt.hconcat(*cells, spacing=14))
-    whole = alt.vconcat(*rows, spacing=8)
-    whole = whole if names else alt.vconcat(legend(looks, size.inner), whole, spacing=4)
-    return whole.resolve_scale(strokeDash="independent", shape="independent", color="independent")
+            cells.append(cell.properties(title=_title(row.get(column), column if index == 0 and titled else "")))
+    aligned = {"row": "each", "column": "each"}
+    return _alone(alt.concat(*cells, columns=len(columns), spacing={"row": 8, "column": 14}, align=aligned))
+
+
+def _title(panel: Panel | None, column: str) -> Any:
+    """What a panel shows, below the name of its column; what dashes mean, where it has several."""
+    marks = ("——", "– –", "· · ·")
+    ways = panel.ways if panel and len(panel.ways) > 1 else ()
+    said = "    ".join(f"{mark} {way}" for mark, way in zip(marks, ways, strict=False))
+    lines = [line for line in (panel.title if panel else "", said) if line]
+    if column:
+        return alt.Title(column, subtitle=lines, subtitleFontSize=10, subtitleColor=INK)
+    first, *rest = lines or [""]
+    return alt.Title(first, subtitle=rest, fontSize=10, fontWeight="normal", color=INK, offset=4, subtitleFontSize=8)
+
+
+def _alone(chart: Any) -> Any:
+    """Whose parts keep their own scales: dashes mean something else in every panel."""
+    return chart.resolve_scale(strokeDash="independent", shape="independent", color="independent")
 
 
 def _nothing(width: float, height: float) -> alt.Chart:
@@ -88,29 +132,10 @@ def _nothing(width: float, height: float) -> alt.Chart:
     )
 
 
-def _with_ways(chart: alt.LayerChart, panel: Panel) -> alt.LayerChart:
-    """Says in the title what dashes mean, where a panel has several."""
-    if len(panel.ways) < 2:
-        return chart
-    marks = ("——", "– –", "· · ·")
-    said = "    ".join(f"{mark} {way}" for mark, way in zip(marks, panel.ways, strict=False))
-    title = alt.Title(
-        panel.title,
-        subtitle=said,
-        fontSize=10,
-        fontWeight="normal",
-        color=INK,
-        subtitleColor=FAINT,
-        offset=4,
-        subtitleFontSize=8,
-    )
-    return chart.properties(title=title)
-
-
 def legend(looks: Looks, width: float) -> alt.LayerChart:
     """Names of models with their marks, in as many lines as the width asks for."""
     rows, line, at = [], 0, 0.0
-    for name, look in looks.items():
+    for name in looks:
         size = 6.0 * len(name) + 24
         if at and at + size > width:
             line, at = line + 1, 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from harness.charts.style import FAINT, INK, SHADE
+from harness.charts.style import FAINT, SHADE
 
 AXIS = 40
 """Pixels for the labels of a y axis, so that panels stand exactly below one another."""
@@ -157,8 +157,7 @@ def draw_panel(
             .mark_text(align="left", dx=7, fontSize=9)
             .encode(x=alt.value(width), y=alt.Y("place:Q", scale=y_scale), text="model:N", color=color)
         )
-    title = alt.Title(panel.title, fontSize=10, fontWeight="normal", color=INK, offset=4) if panel.title else ""
-    return alt.layer(*layers).properties(width=width, height=height, title=title)
+    return alt.layer(*layers).properties(width=width, height=height)
 
 
 def powers(low: float, high: float, most: int = 6) -> list[float]:

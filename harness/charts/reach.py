@@ -28,8 +28,8 @@ class Question:
 
 QUESTIONS = (
     Question("Does it answer?", "accuracy", {"": ""}),
-    Question("Does gradient reach the cue?", "grad_reach", {"reach": ""}, "gradient at cue / at query", log=True),
-    Question("Does it look at the cue?", "attention_to_subject", {"sharpest_share": ""}, "attention, sharpest head"),
+    Question("Does gradient reach the cue?", "grad_reach", {"reach": ""}, "gradient, cue / query", log=True),
+    Question("Does it look at the cue?", "attention_to_subject", {"sharpest_share": ""}, "share, sharpest head"),
     Question(
         "Does it rely on the cue?",
         "edge_cut",
