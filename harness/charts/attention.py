@@ -27,7 +27,7 @@ def draw(view: View, size: Size) -> Any:
     return alt.concat(*parts, columns=columns, spacing=22)
 
 
-def _matrix(found: list[Matrix], title: str) -> alt.LayerChart:
+def _matrix(found: list[Matrix], title: str) -> Any:
     first = found[0]
     alike = [each for each in found if (each.rows, each.columns) == (first.rows, first.columns)]
     cells = [
@@ -36,7 +36,7 @@ def _matrix(found: list[Matrix], title: str) -> alt.LayerChart:
         for j, column in enumerate(first.columns)
         if (median := summarise(each.values[i][j] for each in alike).median) == median
     ]
-    axis = {"domain": False, "ticks": False, "labelFontSize": 9}
+    axis: dict[str, Any] = {"domain": False, "ticks": False, "labelFontSize": 9}
     base = alt.Chart(alt.InlineData(values=cells)).encode(
         x=alt.X(
             "column:N", sort=first.columns, title=first.column_label, axis=alt.Axis(**axis, orient="top", labelAngle=0)

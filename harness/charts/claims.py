@@ -65,8 +65,8 @@ def draw(view: View, size: Size) -> Any:
 def _line(key: str, verdict: Verdict) -> dict[str, Any]:
     claim = verdict.claim
     text = claim.text if len(claim.text) <= WORDS else f"{claim.text[: WORDS - 1]}…"
-    bounds = {reference for _, reference in verdict.numbers.values()} or {claim.value}
-    bound = sorted(b for b in bounds if b is not None)[len(bounds) // 2] if bounds != {None} else math.nan
+    bounds = sorted({reference for _, reference in verdict.numbers.values()})
+    bound = bounds[len(bounds) // 2] if bounds else math.nan if claim.value is None else claim.value
     return {
         "key": key,
         "text": text,

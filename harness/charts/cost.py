@@ -4,7 +4,7 @@ from typing import Any
 
 from harness.charts.layout import Size, stack
 from harness.charts.lines import Panel, Point
-from harness.charts.view import NothingToDraw, View, curves
+from harness.charts.view import NothingToDraw, View, curves, places
 from harness.measurements import Scalar
 from harness.report.grouping import Group
 
@@ -28,9 +28,7 @@ def draw(view: View, size: Size) -> Any:
         for row in group.measured:
             for seed, curve in curves(row, name):
                 first = first or curve
-                points += [
-                    Point(_called(group, row.label), seed, float(x), y) for x, y in zip(curve.x, curve.y, strict=True)
-                ]
+                points += [Point(_called(group, row.label), seed, x, y) for x, y in places(curve)]
         if first:
             panels[title] = Panel("", points, first.x_label, first.unit, log=True, log_x=True)
     return stack([panels], list(panels), looks, size)

@@ -28,7 +28,7 @@ def draw(view: View, size: Size) -> Any:
     return alt.concat(*parts, columns=max(1, int(size.inner // 330)), spacing=22)
 
 
-def _grid(group: Group, names: list[str]) -> alt.LayerChart:
+def _grid(group: Group, names: list[str]) -> Any:
     cells = [cell for row in group.measured for cell in _cells(row, names)]
     ways = list(dict.fromkeys(cell["way"] for cell in sorted(cells, key=lambda cell: cell["order"])))
     models = list(dict.fromkeys(cell["model"] for cell in cells))

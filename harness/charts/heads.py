@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from harness.charts.layout import AXIS, Size, legend
-from harness.charts.lines import PLAIN
+from harness.charts.layout import Size, legend
+from harness.charts.lines import AXIS, PLAIN
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Matrix
@@ -102,7 +102,7 @@ def _points(matrix: Matrix, model: str, task: str, seed: int) -> list[dict[str, 
 
 def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The heads worth a name: the one that looks most and the one whose cut hurts most, of each model and task."""
-    chosen = {}
+    chosen: dict[tuple[str, str, int], dict[str, Any]] = {}
     for key in ("attention", "fall"):
         best: dict[str, dict[str, Any]] = {}
         for row in rows:

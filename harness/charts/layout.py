@@ -69,7 +69,7 @@ def _block(
     *,
     names: bool,
     titled: bool,
-) -> alt.ConcatChart:
+) -> Any:
     """The rows of some columns, without those that are empty there."""
     grid = [row for row in grid if any(column in row for column in columns)]
     width, height = shape
@@ -112,9 +112,9 @@ def _alone(chart: Any) -> Any:
     return chart.resolve_scale(strokeDash="independent", shape="independent", color="independent")
 
 
-def _nothing(width: float, height: float) -> alt.Chart:
+def _nothing(width: float, height: float) -> Any:
     """As wide as a panel with its axis."""
-    blank = {"domain": False, "ticks": False, "labels": False, "grid": False}
+    blank: dict[str, Any] = {"domain": False, "ticks": False, "labels": False, "grid": False}
     return (
         alt.Chart(alt.InlineData(values=[{"text": "not measured", "x": 0.5, "y": 0.5}]))
         .mark_text(color=FAINT, fontSize=9, fontStyle="italic")
@@ -132,7 +132,7 @@ def _nothing(width: float, height: float) -> alt.Chart:
     )
 
 
-def legend(looks: Looks, width: float) -> alt.LayerChart:
+def legend(looks: Looks, width: float) -> Any:
     """Names of models with their marks, in as many lines as the width asks for."""
     rows, line, at = [], 0, 0.0
     for name in looks:

@@ -72,7 +72,7 @@ def draw_panel(
     names: bool,
     x_title: bool = True,
     x_domain: tuple[float, float] | None = None,
-) -> alt.LayerChart:
+) -> Any:
     """One panel.
 
     Args:
@@ -114,7 +114,7 @@ def draw_panel(
             maxExtent=AXIS,
         ),
     )
-    layers: list[alt.Chart] = []
+    layers: list[Any] = []
     if panel.trained:
         layers.append(
             alt.Chart(alt.InlineData(values=[{"x": panel.trained[0], "x2": panel.trained[1]}]))
@@ -198,7 +198,7 @@ def _domain(rows: Sequence[Mapping[str, Any]], panel: Panel) -> tuple[float, flo
     return low - margin, high + margin
 
 
-def _comparisons(panel: Panel, x: Any, y: Any, x_domain: tuple[float, float]) -> list[alt.Chart]:
+def _comparisons(panel: Panel, x: Any, y: Any, x_domain: tuple[float, float]) -> list[Any]:
     lines = [(name, [(x_domain[0], value), (x_domain[1], value)]) for name, value in panel.levels.items()]
     lines += [(name, list(line)) for name, line in panel.beside]
     rows = [{"name": name, "x": at, "y": value} for name, line in lines for at, value in line]

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.charts.layout import Size, stack
 from harness.charts.lines import Panel, Point
-from harness.charts.view import NothingToDraw, View, curves
+from harness.charts.view import NothingToDraw, View, curves, places
 from harness.measurements import Curve, Matrix
 from harness.report.grouping import IN_WORDS, Group
 
@@ -66,14 +66,13 @@ def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
             way = IN_WORDS[each.stage] if several else called
             for row in each.measured:
                 for seed, curve in curves(row, name):
-                    if len(curve.x) > 1 and not isinstance(curve.x[0], str):
+                    found = places(curve)
+                    if len(found) > 1:
                         first = first or curve
-                        points += [
-                            Point(row.label, seed, float(x), y, way) for x, y in zip(curve.x, curve.y, strict=True)
-                        ]
+                        points += [Point(row.label, seed, x, y, way) for x, y in found]
     if first is None:
         return None
-    inside = [float(x) for x, flag in zip(first.x, first.inside or [], strict=False) if flag]
+    inside = [x for (x, _), flag in zip(places(first), first.inside or [], strict=False) if flag]
     share = first.unit == "share"
     return Panel(
         question.title,
@@ -100,6 +99,6 @@ def _uniform(groups: Sequence[Group]) -> list[tuple[str, list[tuple[float, float
         for row in each.measured:
             for matrix in row.find(Matrix, "share_on_cue"):
                 line = matrix.values[matrix.rows.index("uniform")]
-                places = row.find(Curve, "sharpest_share")[0].x
-                return [("uniform", [(float(x), y) for x, y in zip(places, line, strict=True)])]
+                xs = [x for x, _ in places(row.find(Curve, "sharpest_share")[0])]
+                return [("uniform", list(zip(xs, line, strict=True)))]
     return []

@@ -66,3 +66,9 @@ def curves(row: Row, name: str) -> Iterator[tuple[int, Curve]]:
         for measurement in record.measurements:
             if isinstance(measurement, Curve) and measurement.name == name:
                 yield record.seed, measurement
+
+
+def places(curve: Curve) -> list[tuple[float, float]]:
+    """The numbers of a curve with their places; none where these are names."""
+    xs: list[Any] = list(curve.x)
+    return [] if any(isinstance(x, str) for x in xs) else [(float(x), y) for x, y in zip(xs, curve.y, strict=True)]
