@@ -126,6 +126,14 @@ class RunDirectory:
         except (ValueError, KeyError):
             return None
 
+    def read_learning_curve(self, trial_id: str) -> list[dict[str, float]]:
+        """How the losses of a trial went, a dictionary for each validation; empty where nothing is kept."""
+        try:
+            curve = json.loads((self.trials / f"{trial_id}.json").read_bytes())["learning_curve"]
+            return [{str(key): float(value) for key, value in each.items()} for each in curve]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+
 
 def _problem(error: OSError | ValidationError) -> str:
     if isinstance(error, OSError):

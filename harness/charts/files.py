@@ -1,6 +1,7 @@
 """Charts as files, without a browser: SVG, PNG, PDF through vl-convert; HTML that works offline."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -38,21 +39,33 @@ def svg(spec: dict[str, Any]) -> str:
     return str(vl_convert.vegalite_to_svg(spec))
 
 
-def save(spec: dict[str, Any], path: Path) -> None:
-    """Write a chart in the format that the ending of the path names; letters of PDF and SVG stay letters.
+def check_path(path: Path) -> None:
+    """Refuse what could not be written, before anything is drawn.
 
     Raises:
-        RequestError: there is no such format, or the file cannot be written.
+        RequestError: there is no such format or folder, or it cannot be written to.
     """
-    ending = path.suffix.lower()
-    if ending not in FORMATS:
-        raise RequestError(
-            f"a chart is written as {', '.join(FORMATS)}; received {path.name!r}: end it in one of these"
-        )
+    if path.suffix.lower() not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise RequestError(f"a chart is written as {known}; received {path.name!r}: end the name in one of these")
+    folder = path.parent
+    if not folder.is_dir():
+        raise RequestError(f"there is no folder {str(folder)!r} to write {path.name!r} into; make it first")
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise RequestError(f"{str(path)!r} cannot be written; choose another file (--out)")
+
+
+def save(spec: dict[str, Any], path: Path) -> None:
+    """Write a chart in the format that the ending of the path names; in PDF and SVG letters stay letters.
+
+    Raises:
+        RequestError: the file cannot be written.
+    """
+    content = FORMATS[path.suffix.lower()](spec)
     try:
-        path.write_bytes(FORMATS[ending](spec))
+        path.write_bytes(content)
     except OSError as error:
-        raise RequestError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+        raise RequestError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
 
 
 FORMATS: dict[str, Callable[[dict[str, Any]], bytes]] = {

@@ -17,7 +17,7 @@ def draw(view: View, size: Size) -> Any:
     """A square for each model and way of training, with a stripe for each seed; the score is the worst in range."""
     parts = []
     for group in view.of("accuracy", "trained"):
-        names = differing(conditions(record) for row in group.measured for record in row.ok)
+        names = _ways(group)
         if names:
             parts.append(_grid(group, names))
     if not parts:
@@ -26,6 +26,14 @@ def draw(view: View, size: Size) -> Any:
             "--training lr=1e-2"
         )
     return alt.concat(*parts, columns=max(1, int(size.inner // 330)), spacing=22)
+
+
+def _ways(group: Group) -> list[str]:
+    """The settings in which one and the same model was trained in several ways."""
+    models: dict[str, list[Record]] = {}
+    for row in group.measured:
+        models.setdefault(row.ok[0].model.called, []).append(row.ok[0])
+    return list(dict.fromkeys(name for found in models.values() for name in differing(map(conditions, found))))
 
 
 def _grid(group: Group, names: list[str]) -> Any:
