@@ -128,7 +128,7 @@ def _reaches(rows: Rows) -> Answer:
         inside = [index for index, flag in enumerate(flags) if flag] or list(range(len(curve.y)))
         if len(inside) > 1 and curve.y[inside[0]] > 0:
             shares.append(curve.y[inside[-1]] / curve.y[inside[0]])
-            far = place(next(iter(curve.x[inside[-1] :])))
+            far = place(curve.x[inside[-1]])
     if not shares:
         return Answer("not enough to say", probe="grad_reach", meaning="only one place was measured")
     when = "at initialisation" if row is rows.get(("grad_reach", "initial")) else "after training"
