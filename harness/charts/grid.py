@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.style import INK
+from harness.charts.style import DARK
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Scalar
 from harness.report.conditions import conditions, differing, written
@@ -58,7 +58,7 @@ def _grid(group: Group, names: list[str]) -> Any:
     medians = base.transform_aggregate(middle="median(score)", groupby=["model", "way"])
     text = medians.mark_text(fontSize=9).encode(
         text=alt.Text("middle:Q", format=".2f"),
-        color=alt.condition("datum.middle > 0.55", alt.value("white"), alt.value(INK)),
+        color=alt.condition("datum.middle > 0.55", alt.value("white"), alt.value(DARK)),
     )
     return alt.layer(heat, text).properties(
         width=max(width, 44) * len(ways), height=height * len(models), title=f"worst accuracy in range on {group.task}"

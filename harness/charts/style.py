@@ -13,6 +13,9 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 INK, FAINT, SHADE = "#333333", "#8a8a8a", "#eef1f4"
 """Of text and axes, of what is drawn for comparison, of the trained range."""
 
+DARK = "#1a1a1a"
+"""Of numbers on light squares, also where a page is dark."""
+
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 TONES = {"good": "#009E73", "bad": "#D55E00", "open": "#8a8a8a"}

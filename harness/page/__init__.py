@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 import jinja2
@@ -21,7 +22,7 @@ from harness.page.command import command_of
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
 from harness.report.numbers import count
-from harness.report.writers import Block, Heading
+from harness.report.writers import Heading
 from harness.schema import Record
 
 WIDTH = 860.0
@@ -30,6 +31,8 @@ WIDTH = 860.0
 MOST_CARDS = 60
 MOST_ROWS = 400
 """So many models, and rows of a table, are shown; the page says what it leaves out."""
+
+MOST_IN_NOTEBOOK = 12
 
 ASKS = {
     "learns": "Does it answer within the trained range?",
@@ -66,12 +69,41 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             more_cards=max(0, len(found) - MOST_CARDS),
             looks=view.looks,
             charts=list(_charts(view)),
-            blocks=[(type(block).__name__, block) for block in _bounded(blocks[titles[0] :] if titles else [])],
+            blocks=[(type(block).__name__, block) for block in (blocks[titles[0] :] if titles else [])],
             most_rows=MOST_ROWS,
             css=Markup(_text("page.css")),
             js=Markup(_text("page.js")),
         )
     )
+
+
+def render_snippet(view: View) -> str:
+    """What a notebook shows of a run: its cards and its first chart."""
+    found = cards(view.groups)
+    return (
+        _environment()
+        .get_template("snippet.html.j2")
+        .render(
+            title=f"Results of {view.suite.name}" if view.suite and view.suite.name != "run" else "Results",
+            facts=_facts(view.kept)[:2],
+            questions=ASKS,
+            cards=found[:MOST_IN_NOTEBOOK],
+            looks=view.looks,
+            charts=list(islice(_charts(view), 1)),
+            css=Markup(_scoped(_text("page.css"))),
+        )
+    )
+
+
+def _scoped(css: str) -> str:
+    """The rules of tables and cards alone, for the inside of one element of somebody else's page."""
+    kept = [
+        line
+        for line in css.splitlines()
+        if re.match(r"(table|th|td|thead|details|summary|\.(icon|swatch|meaning))", line)
+    ]
+    variables = "; ".join(re.findall(r"(--[\w-]+: [^;]+);", css.split("@media")[0]))
+    return "\n".join([f".harness-results {{ {variables}; }}", *(f".harness-results {line}" for line in kept)])
 
 
 assert tuple(ASKS) == tuple(QUESTIONS)
@@ -126,7 +158,3 @@ def inline(drawing: str, name: str) -> str:
         drawing = drawing.replace(f'"{colour}"', f'"var({variable})"')
     label = html.escape(f"Chart: {CHARTS[name].title}. {CHARTS[name].look_for}", quote=True)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawing, count=1)
-
-
-def _bounded(blocks: Sequence[Block]) -> list[Block]:
-    return list(blocks)
