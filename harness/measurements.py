@@ -201,7 +201,56 @@ class Matrix(Measured):
         return "" if named else f"the matrix {self.name!r} says neither what its rows nor what its columns are"
 
 
-Measurement = Annotated[Scalar | Curve | Matrix, Field(discriminator="kind")]
+class Pattern(Measured):
+    """Where every token of one example looks, in every head: for people to look at, and not for statistics."""
+
+    called: ClassVar = "an attention pattern"
+    kind: Literal["pattern"] = "pattern"
+    name: str
+    """What was seen, for example `pattern`."""
+    tokens: list[str]
+    """The tokens of the example, by names that people can read."""
+    heads: list[str]
+    """The name of each head."""
+    weights: list[list[list[float]]]
+    """By head and query the weights of the keys, the first key first; keys after the last one listed have none."""
+    cue: int | None = None
+    """The position of the cue, counted from 0."""
+    query: int | None = None
+    """The position of the query."""
+    unit: Literal["share"] = "share"
+    headline: Literal[False] = False
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Pattern":
+        shape = (len(self.heads), len(self.tokens))
+        if len(self.weights) != shape[0] or any(len(rows) != shape[1] for rows in self.weights):
+            raise ValueError(
+                f"pattern {self.name!r} has {shape[0]} heads and {shape[1]} tokens, but its weights are of "
+                f"{len(self.weights)} heads with {[len(rows) for rows in self.weights]} queries"
+            )
+        if any(len(row) > shape[1] for rows in self.weights for row in rows):
+            raise ValueError(f"pattern {self.name!r} has {shape[1]} tokens, and a query with weights for more")
+        if any(at is not None and not 0 <= at < shape[1] for at in (self.cue, self.query)):
+            raise ValueError(f"pattern {self.name!r} has {shape[1]} tokens, and a cue or query at another place")
+        return self
+
+    def entries(self) -> Iterator[Entry]:
+        """The weights at the query (at the last token where there is none)."""
+        at = len(self.tokens) - 1 if self.query is None else self.query
+        for head, rows in zip(self.heads, self.weights, strict=True):
+            for key, weight in enumerate(rows[at] if rows else ()):
+                yield Entry(weight, row=head, column=f"{key + 1}: {self.tokens[key]}")
+
+    def axes(self) -> dict[str, Axis]:
+        columns = [f"{key + 1}: {token}" for key, token in enumerate(self.tokens)]
+        return {"row": Axis("heads", self.heads), "at": Axis("tokens", columns)}
+
+    def unlabelled(self) -> str:
+        return "" if self.tokens else f"the pattern {self.name!r} has no tokens"
+
+
+Measurement = Annotated[Scalar | Curve | Matrix | Pattern, Field(discriminator="kind")]
 """Every kind; what is here can be yielded by probes, and read from records."""
 KINDS: tuple[type[Measured], ...] = get_args(get_args(Measurement)[0])
 ANY = "{} or {}".format(", ".join(kind.__name__ for kind in KINDS[:-1]), KINDS[-1].__name__)

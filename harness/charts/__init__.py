@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.charts import attention, claims, cost, grid, heads, learning, reach
+from harness.charts import attention, claims, cost, grid, heads, learning, pattern, reach
 from harness.charts.layout import Size
 from harness.charts.view import NothingToDraw, View
 from harness.errors import RequestError, did_you_mean
@@ -52,6 +52,13 @@ CHARTS = {
             attention.draw,
             "Rows that are dark in one column look at one kind of token; compare them with the row `uniform`.",
             "Weights say what is read, and not what is used; the cut tells that.",
+        ),
+        Chart(
+            "pattern",
+            "One example, token by token",
+            pattern.draw,
+            "A dark column is a token that all later ones look at; a dark diagonal looks at neighbours.",
+            "It is one example of one seed; the other charts say what holds for many.",
         ),
         Chart(
             "learning",

@@ -19,6 +19,7 @@ from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
 from harness.charts.style import FAINT, INK, SHADE
 from harness.page.command import command_of
+from harness.page.explorer import explorer
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
 from harness.report.numbers import count
@@ -56,6 +57,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     blocks = document(list(view.records), view.suite, sections)
     titles = [index for index, block in enumerate(blocks) if isinstance(block, Heading) and block.level > 1]
     found = cards(view.groups)
+    patterns, left_out = explorer(view)
     return (
         _environment()
         .get_template("page.html.j2")
@@ -69,6 +71,8 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             more_cards=max(0, len(found) - MOST_CARDS),
             looks=view.looks,
             charts=list(_charts(view)),
+            patterns=Markup(patterns) if patterns != "[]" else "",
+            left_out=left_out,
             blocks=[(type(block).__name__, block) for block in (blocks[titles[0] :] if titles else [])],
             most_rows=MOST_ROWS,
             css=Markup(_text("page.css")),
