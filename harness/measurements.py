@@ -235,16 +235,27 @@ class Pattern(Measured):
             raise ValueError(f"pattern {self.name!r} has {shape[1]} tokens, and a cue or query at another place")
         return self
 
-    def entries(self) -> Iterator[Entry]:
-        """The weights at the query (at the last token where there is none)."""
+    def at_query(self) -> Matrix:
+        """The weights at the query (at the last token where there is none), by head and key."""
         at = len(self.tokens) - 1 if self.query is None else self.query
-        for head, rows in zip(self.heads, self.weights, strict=True):
-            for key, weight in enumerate(rows[at] if rows else ()):
-                yield Entry(weight, row=head, column=f"{key + 1}: {self.tokens[key]}")
+        rows = [rows[at] if rows else [] for rows in self.weights]
+        return Matrix(
+            name=self.name,
+            unit=self.unit,
+            values=[[*row, *[0.0] * (len(self.tokens) - len(row))] for row in rows],
+            rows=self.heads,
+            columns=[f"{key + 1} {token}" for key, token in enumerate(self.tokens)],
+            row_label="attention at the query",
+            column_label="token looked at",
+            about="where the query of one example looks",
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        """Those at the query."""
+        return self.at_query().entries()
 
     def axes(self) -> dict[str, Axis]:
-        columns = [f"{key + 1}: {token}" for key, token in enumerate(self.tokens)]
-        return {"row": Axis("heads", self.heads), "at": Axis("tokens", columns)}
+        return self.at_query().axes()
 
     def unlabelled(self) -> str:
         return "" if self.tokens else f"the pattern {self.name!r} has no tokens"
