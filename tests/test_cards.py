@@ -105,6 +105,11 @@ def test_looking_takes_half_of_the_attention_and_twice_the_uniform_share(
     assert answer("looks", records) == (word, tone)
 
 
+def test_a_probe_that_says_nothing_answers_nothing() -> None:
+    """No empty word."""
+    assert answer("looks", [record(probe="attention_to_subject", seed=s) for s in range(3)]) == ("not measured", "open")
+
+
 def test_reliance_comes_from_the_cut_or_without_attention_from_the_swap() -> None:
     """The cut is the stronger evidence; a recurrent model has none."""
     swap = [record(said("cue_effect", 1.0, "follows the cue"), probe="input_swap", seed=s) for s in range(3)]

@@ -236,6 +236,8 @@ def _judged(
     row: Row, said: Sequence[str], tones: dict[str, Tone], *, number: str, about: str, probe: str, meaning: str
 ) -> Answer:
     """One answer from what each seed says."""
+    if not said:
+        return NOT_MEASURED
     counts = Counter({**GOOD_WORDS, **BAD_WORDS}.get(word, word) for word in said)
     given = {tones.get(word, "open") for word in said}
     enough = row.once or row.repetitions >= FEW_SEEDS
