@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -89,14 +90,23 @@ class Results:
         Raises:
             RequestError: the libraries for charts are missing.
         """
-        try:
+        with _needed_for("a chart", "page"):
             from harness.charts.drawing import Drawings
-        except ModuleNotFoundError as error:
-            raise RequestError(
-                f"charts need {error.name}, which is not installed: pip install 'sequence-harness[page]'"
-            ) from None
         store = RunDirectory(self.out)
         return Drawings.of(self.records, self.suite, store.read_learning_curve)
+
+    def page(self, sections: Sequence[tuple[str, str]] = ()) -> str:
+        """One HTML file with everything: the answers, charts, tables; it needs no network.
+
+        Args:
+            sections: further titled text.
+
+        Raises:
+            RequestError: the libraries for pages are missing.
+        """
+        with _needed_for("a page", "page"):
+            from harness.page import render_page
+        return render_page(self.drawings().view, sections)
 
     def plot(self, chart: str = "reach", *, width: float = 7.0) -> Any:
         """A chart as an Altair object, which notebooks show, and which can be changed further.
@@ -110,8 +120,51 @@ class Results:
         """
         return self.drawings().draw(chart, width)
 
+    def to_pandas(self) -> Any:
+        """`rows` as a pandas data frame.
+
+        Raises:
+            RequestError: pandas is not installed.
+        """
+        with _needed_for("this", ""):
+            import pandas
+        return pandas.DataFrame(self.rows())
+
+    def to_polars(self) -> Any:
+        """`rows` as a polars data frame.
+
+        Raises:
+            RequestError: polars is not installed.
+        """
+        with _needed_for("this", ""):
+            import polars
+        return polars.DataFrame(self.rows(), infer_schema_length=None, strict=False)
+
     def __str__(self) -> str:
         return self.render()
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows: the answers and the first chart; None (so that it shows text) without the libraries."""
+        try:
+            with _needed_for("a page", "page"):
+                from harness.page import render_snippet
+            return render_snippet(self.drawings().view)
+        except RequestError:
+            return None
+
+
+@contextmanager
+def _needed_for(what: str, extra: str) -> Iterator[None]:
+    """Around an import that not everybody has installed.
+
+    Raises:
+        RequestError: it is not there; how to get it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = f"'sequence-harness[{extra}]'" if extra else error.name
+        raise RequestError(f"{what} needs {error.name}, which is not installed: pip install {missing}") from None
 
 
 def _said(record: Record, name: str) -> tuple[Any, ...]:
