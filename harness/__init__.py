@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
     from harness.errors import RequestError
     from harness.results import load
-    from harness.schema import Curve, Matrix, Scalar
+    from harness.schema import Curve, Matrix, Pattern, Scalar
     from harness.subject import Subject
 
     __version__: str
@@ -23,7 +23,7 @@ _LAZY = {
     "run": "harness.api",
     "load": "harness.results",
     **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Task"), "harness.contracts"),
-    **dict.fromkeys(("Curve", "Matrix", "Scalar"), "harness.schema"),
+    **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.schema"),
     "Subject": "harness.subject",
     "RequestError": "harness.errors",
 }
@@ -36,6 +36,7 @@ __all__ = [
     "Matrix",
     "Metric",
     "ModelSpec",
+    "Pattern",
     "ProbeSpec",
     "RequestError",
     "Scalar",

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from harness.examples import standard_error
@@ -305,6 +305,11 @@ class Task:
         targets[rows, batch.query] = batch.targets[partner, batch.query[partner]]
         extra = None if batch.extra is None else {name: value[partner] for name, value in batch.extra.items()}
         return replace(batch, targets=targets, extra=extra)
+
+    def token_names(self, tokens: Shaped[Tensor, " time *width"]) -> list[str]:
+        """What people call the tokens of one example, for pages that show them: their ids, unless overridden; vectors
+        are counted."""
+        return [str(token) for token in (range(1, len(tokens) + 1) if tokens.ndim > 1 else tokens.tolist())]
 
     @property
     def headline(self) -> str:

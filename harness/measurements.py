@@ -149,6 +149,8 @@ class Curve(Measured):
     is known nowhere."""
     scale: Literal["linear", "log"] = "linear"
     """How to draw `y`."""
+    levels: dict[str, float] = {}
+    """Values of `y` to compare with, by what they are called, for example `{"chance": 0.125}`."""
     headline: bool = False
     """Whether summary tables show it."""
 
@@ -225,7 +227,67 @@ class Matrix(Measured):
         return "" if named else f"the matrix {self.name!r} says neither what its rows nor what its columns are"
 
 
-Measurement = Annotated[Scalar | Curve | Matrix, Field(discriminator="kind")]
+class Pattern(Measured):
+    """Where every token of one example looks, in every head: for people to look at, and not for statistics."""
+
+    called: ClassVar = "an attention pattern"
+    kind: Literal["pattern"] = "pattern"
+    name: str
+    """What was seen, for example `pattern`."""
+    tokens: list[str]
+    """The tokens of the example, by names that people can read."""
+    heads: list[str]
+    """The name of each head."""
+    weights: list[list[list[float]]]
+    """By head and query the weights of the keys, the first key first; keys after the last one listed have none."""
+    cue: int | None = None
+    """The position of the cue, counted from 0."""
+    query: int | None = None
+    """The position of the query."""
+    unit: Literal["share"] = "share"
+    headline: Literal[False] = False
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Pattern":
+        shape = (len(self.heads), len(self.tokens))
+        if len(self.weights) != shape[0] or any(len(rows) != shape[1] for rows in self.weights):
+            raise ValueError(
+                f"pattern {self.name!r} has {shape[0]} heads and {shape[1]} tokens, but its weights are of "
+                f"{len(self.weights)} heads with {[len(rows) for rows in self.weights]} queries"
+            )
+        if any(len(row) > shape[1] for rows in self.weights for row in rows):
+            raise ValueError(f"pattern {self.name!r} has {shape[1]} tokens, and a query with weights for more")
+        if any(at is not None and not 0 <= at < shape[1] for at in (self.cue, self.query)):
+            raise ValueError(f"pattern {self.name!r} has {shape[1]} tokens, and a cue or query at another place")
+        return self
+
+    def at_query(self) -> Matrix:
+        """The weights at the query (at the last token where there is none), by head and key."""
+        at = len(self.tokens) - 1 if self.query is None else self.query
+        rows = [rows[at] if rows else [] for rows in self.weights]
+        return Matrix(
+            name=self.name,
+            unit=self.unit,
+            values=[[*row, *[0.0] * (len(self.tokens) - len(row))] for row in rows],
+            rows=self.heads,
+            columns=[f"{key + 1} {token}" for key, token in enumerate(self.tokens)],
+            row_label="attention at the query",
+            column_label="token looked at",
+            about="where the query of one example looks",
+        )
+
+    def entries(self) -> Iterator[Entry]:
+        """Those at the query."""
+        return self.at_query().entries()
+
+    def axes(self) -> dict[str, Axis]:
+        return self.at_query().axes()
+
+    def unlabelled(self) -> str:
+        return "" if self.tokens else f"the pattern {self.name!r} has no tokens"
+
+
+Measurement = Annotated[Scalar | Curve | Matrix | Pattern, Field(discriminator="kind")]
 """Every kind; what is here can be yielded by probes, and read from records."""
 MEASUREMENTS: tuple[type[Measured], ...] = get_args(get_args(Measurement)[0])
 ANY = "{} or {}".format(", ".join(kind.__name__ for kind in MEASUREMENTS[:-1]), MEASUREMENTS[-1].__name__)

@@ -3,10 +3,11 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from harness.errors import RequestError, did_you_mean
 from harness.matching import matches
@@ -15,6 +16,9 @@ from harness.seeds import Identity, identity
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import STAGES, Format
+
+if TYPE_CHECKING:
+    from harness.charts.drawing import Drawings
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,15 @@ class Results:
     def filter(
         self,
         *,
-        model: str | None = None,
-        task: str | None = None,
-        probe: str | None = None,
+        model: str | Sequence[str] | None = None,
+        task: str | Sequence[str] | None = None,
+        probe: str | Sequence[str] | None = None,
         stage: str | None = None,
         status: str | None = None,
         seed: int | None = None,
     ) -> "Results":
         """The records that fit. Plugins are named (`gpt`: all its configurations), labelled (`gpt:position=none`) or
-        called by their alias.
+        called by their alias; a list of names takes those of any.
 
         Raises:
             RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
@@ -56,7 +60,8 @@ class Results:
         wanted = {name: value for name, value in asked.items() if value is not None}
         whole = self.unfiltered or self.records
         fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
-        for name, value in wanted.items():
+        values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
+        for name, value in ((name, value) for name, several in values.items() for value in several):
             known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name)})
             if value not in known:
                 words = [str(each) for each in known]
@@ -64,7 +69,7 @@ class Results:
                 if name == "seed":
                     guess = f" A seed is a number: seed={value}." if str(value) in words else ""
                 raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
-        kept = [r for r in self.records if all(value in _said(r, name) for name, value in wanted.items())]
+        kept = [r for r in self.records if all(set(some) & set(_said(r, name)) for name, some in values.items())]
         return replace(self, records=tuple(kept), unfiltered=whole)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -79,8 +84,87 @@ class Results:
 
         return render(list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding))
 
+    def drawings(self) -> "Drawings":
+        """The charts of these results.
+
+        Raises:
+            RequestError: the libraries for charts are missing.
+        """
+        with _needed_for("a chart", "page"):
+            from harness.charts.drawing import Drawings
+        store = RunDirectory(self.out)
+        return Drawings.of(self.records, self.suite, store.read_learning_curve)
+
+    def page(self, sections: Sequence[tuple[str, str]] = ()) -> str:
+        """One HTML file with everything: the answers, charts, tables; it needs no network.
+
+        Args:
+            sections: further titled text.
+
+        Raises:
+            RequestError: the libraries for pages are missing.
+        """
+        with _needed_for("a page", "page"):
+            from harness.page import render_page
+        return render_page(self.drawings().view, sections)
+
+    def plot(self, chart: str = "reach", *, width: float = 7.0) -> Any:
+        """A chart as an Altair object, which notebooks show, and which can be changed further.
+
+        Args:
+            chart: its name, for example `reach`; `harness plot RUN` lists them.
+            width: inches.
+
+        Raises:
+            RequestError: there is no such chart, these results cannot draw it, or the libraries are missing.
+        """
+        return self.drawings().draw(chart, width)
+
+    def to_pandas(self) -> Any:
+        """`rows` as a pandas data frame.
+
+        Raises:
+            RequestError: pandas is not installed.
+        """
+        with _needed_for("this", ""):
+            import pandas
+        return pandas.DataFrame(self.rows())
+
+    def to_polars(self) -> Any:
+        """`rows` as a polars data frame.
+
+        Raises:
+            RequestError: polars is not installed.
+        """
+        with _needed_for("this", ""):
+            import polars
+        return polars.DataFrame(self.rows(), infer_schema_length=None, strict=False)
+
     def __str__(self) -> str:
         return self.render()
+
+    def _repr_html_(self) -> str | None:
+        """What Jupyter shows: the answers and the first chart; None (so that it shows text) without the libraries."""
+        try:
+            with _needed_for("a page", "page"):
+                from harness.page import render_snippet
+            return render_snippet(self.drawings().view)
+        except RequestError:
+            return None
+
+
+@contextmanager
+def _needed_for(what: str, extra: str) -> Iterator[None]:
+    """Around an import that not everybody has installed.
+
+    Raises:
+        RequestError: it is not there; how to get it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = f"'sequence-harness[{extra}]'" if extra else error.name
+        raise RequestError(f"{what} needs {error.name}, which is not installed: pip install {missing}") from None
 
 
 def _said(record: Record, name: str) -> tuple[Any, ...]:

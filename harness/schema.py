@@ -14,6 +14,7 @@ from harness.errors import did_you_mean
 from harness.measurements import Curve as Curve
 from harness.measurements import Matrix as Matrix
 from harness.measurements import Measurement as Measurement
+from harness.measurements import Pattern as Pattern
 from harness.measurements import Scalar as Scalar
 from harness.measurements import Strict as Strict
 from harness.measurements import Text

@@ -227,6 +227,14 @@ class RunDirectory:
         except (OSError, ValueError, KeyError, AttributeError):
             return None
 
+    def read_learning_curve(self, trial_id: str) -> list[dict[str, float]]:
+        """How the losses of a trial went, a dictionary for each validation; empty where nothing is kept."""
+        try:
+            curve = json.loads((self.trials / f"{trial_id}.json").read_bytes())["learning_curve"]
+            return [{str(key): float(value) for key, value in each.items()} for each in curve]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+
 
 def _as_json(content: Strict) -> bytes:
     """Its JSON. Arguments may be any text, even half a character, of which a question mark is left."""

@@ -8,10 +8,10 @@ from harness_plugins.tasks.recall import Recall
 from torch import nn
 
 from harness.contracts import Task
-from harness.schema import Curve, Matrix, Scalar
+from harness.schema import Curve, Matrix, Measurement, Scalar
 from harness.subject import Subject
 
-Found = dict[str, Curve | Scalar | Matrix]
+Found = dict[str, Measurement]
 
 
 def measure(

@@ -25,7 +25,7 @@ from harness.cli import main
 from harness.contracts import Interface, Skip, Task
 from harness.needs import unmet
 from harness.results import Results
-from harness.schema import Curve, Matrix, Scalar
+from harness.schema import Curve, Matrix, Measurement, Scalar
 from harness.subject import Subject
 
 pytest.importorskip("transformers")
@@ -38,7 +38,7 @@ HYBRIDS = ("jamba", "recurrent_gemma")
 RECALL = Interface(18, 18)
 TOKENS = torch.arange(24).view(2, 12) % 18
 
-Found = dict[str, Curve | Scalar | Matrix]
+Found = dict[str, Measurement]
 
 
 def build(architecture: str, **more: Any) -> HF:

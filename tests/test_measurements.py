@@ -3,7 +3,7 @@
 import pytest
 from record_factory import curve, record
 
-from harness.measurements import MEASUREMENTS, Matrix, Measurement, Scalar
+from harness.measurements import MEASUREMENTS, Matrix, Measurement, Pattern, Scalar
 from harness.report import render, rows
 from harness.selection import select_number
 from harness.suites import Selection
@@ -20,6 +20,14 @@ ONE_OF_EACH = [
         columns=["cue", "query", "rest"],
         row_label="layer",
         column_label="place",
+    ),
+    Pattern(
+        name="example",
+        tokens=["K1", "d3", "?"],
+        heads=["layer 1 head 1", "layer 1 head 2"],
+        weights=[[[1.0], [0.25, 0.75], [0.5, 0.25, 0.25]], [[1.0], [1.0], [0.75, 0.0, 0.25]]],
+        cue=0,
+        query=2,
     ),
 ]
 

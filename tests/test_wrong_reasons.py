@@ -16,10 +16,10 @@ from wrong_reasons import cases
 
 from harness.contracts import Task
 from harness.examples import seeded
-from harness.schema import Curve, Matrix, Scalar
+from harness.schema import Measurement, Scalar
 from harness.subject import Subject
 
-Measurements = Iterator[Scalar | Curve | Matrix]
+Measurements = Iterator[Measurement]
 
 PROBES: dict[str, tuple[Callable[[Subject], Measurements], str, Callable[[Scalar], bool]]] = {
     "accuracy": (accuracy, "worst_inside", lambda s: s.verdict in ("learned", "does not extrapolate")),

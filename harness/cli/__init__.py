@@ -11,6 +11,7 @@ import click
 from harness.cli.authors import check, new
 from harness.cli.cleaning import clean
 from harness.cli.common import print_anything, say
+from harness.cli.plotting import plot
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
@@ -21,7 +22,7 @@ from harness.safe import visible_lines
 class HarnessGroup(click.Group):
     """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
 
-    order: ClassVar = ("run", "report", "list", "show", "bench", "new", "check", "clean", "schema")
+    order: ClassVar = ("run", "report", "plot", "list", "show", "bench", "new", "check", "clean", "schema")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
@@ -73,5 +74,5 @@ def main() -> None:
     """
 
 
-for command in (run, report, list_plugins, show, bench, new, check, clean, schema):
+for command in (run, report, plot, list_plugins, show, bench, new, check, clean, schema):
     main.add_command(command)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.measurements import Curve, Entry, Matrix, Measured, place
+from harness.measurements import Curve, Entry, Matrix, Measured, Pattern, place
 from harness.report.elements import Table
 from harness.report.grouping import Row
 from harness.report.layout import Column
@@ -131,12 +131,21 @@ def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) 
 
 def matrix_tables(names: list[str], rows: list[Row], ascii: bool) -> Iterator[Table]:
     """One for each matrix and model."""
-    return (_matrix_table(name, row) for name in names for row in rows if row.find(Matrix, name))
+    return (_matrix_table(name, row, found) for name in names for row in rows if (found := row.find(Matrix, name)))
 
 
-def _matrix_table(name: str, row: Row) -> Table:
+def pattern_tables(names: list[str], rows: list[Row], ascii: bool) -> Iterator[Table]:
+    """One for each pattern and model: where its query looks in the first seed, since examples differ."""
+    return (
+        _matrix_table(name, row, [found[0].at_query()])
+        for name in names
+        for row in rows
+        if (found := row.find(Pattern, name))
+    )
+
+
+def _matrix_table(name: str, row: Row, found: list[Matrix]) -> Table:
     """The median over seeds of one model's matrix, and where its seeds differ most."""
-    found = row.find(Matrix, name)
     first = found[0]
     alike = [matrix for matrix in found if (matrix.rows, matrix.columns) == (first.rows, first.columns)]
     summaries = [
@@ -184,5 +193,6 @@ def _title(text: str, unit: str, axis: str) -> str:
 TABLES: dict[type[Measured], Callable[[list[str], list[Row], bool], Iterator[Table]]] = {
     Curve: curve_tables,
     Matrix: matrix_tables,
+    Pattern: pattern_tables,
 }
 """Of each kind, in this order: from the names of measurements, the rows of a group, and whether to draw in ASCII."""

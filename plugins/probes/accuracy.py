@@ -50,7 +50,17 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
             if len(values) == 1:
                 yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0])
             else:
-                yield curve(label, metric.unit, task, found.conditions, values, errors, y_label=name, headline=headline)
+                yield curve(
+                    label,
+                    metric.unit,
+                    task,
+                    found.conditions,
+                    values,
+                    errors,
+                    y_label=name,
+                    headline=headline,
+                    metric=metric,
+                )
             if headline and index == 0:
                 yield from _worst(subject, list(groups.values()), metric)
         if found.reason:

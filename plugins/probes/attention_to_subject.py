@@ -15,11 +15,12 @@ from harness_plugins.probes.conditions import (
 )
 from harness_plugins.probes.cuts import rows_at_once
 from harness_plugins.probes.looks import Looks, joined, left_out, look_at_query, readable
+from harness_plugins.probes.patterns import patterns
 from jaxtyping import Float
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness import Batch, Condition, Curve, Matrix, Scalar, Subject
+from harness import Batch, Condition, Curve, Matrix, Pattern, Scalar, Subject
 from harness.attention import look
 from harness.examples import standard_error
 
@@ -52,16 +53,21 @@ class AttentionToSubject:
         layers_left_out: how many layers do not attend from token to token, if there are any; the verdict names them.
         examples_used: examples per condition, where fewer than wanted have cue and query.
 
+        pattern: where every token of one example looks, in every head, for pages to show: of the longest condition of
+            at most 32 tokens.
+
     Args:
         examples: sequences per condition.
+        patterns: so many examples are kept whole, each at most 40,000 numbers.
     """
 
     needs: ClassVar = ("cue", "attention")
 
-    def __init__(self, *, examples: PositiveInt = 128) -> None:
+    def __init__(self, *, examples: PositiveInt = 128, patterns: NonNegativeInt = 1) -> None:
         self.examples = examples
+        self.patterns = patterns
 
-    def __call__(self, subject: Subject) -> Iterator[Scalar | Curve | Matrix]:
+    def __call__(self, subject: Subject) -> Iterator[Scalar | Curve | Matrix | Pattern]:
         found = {c: subject.marked(c, self.examples) for c in first_group(subject.task)}
         batches = {c: batch for c, batch in found.items() if batch is not None}
         conditions = list(batches)
@@ -115,6 +121,7 @@ class AttentionToSubject:
             headline=True,
         )
         yield from left_out(layers)
+        yield from patterns(subject, batches, self.patterns)
         yield from examples_used(subject, found, self.examples)
 
 

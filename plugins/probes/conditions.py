@@ -51,6 +51,12 @@ def told(metric: Metric, value: float) -> float:
     return max(reached, 0.0) if metric.unit != "share" and reached == reached else reached
 
 
+def levels(metric: Metric) -> dict[str, float]:
+    """What a score is to be compared with: chance, and the best there is."""
+    known = {"chance": metric.chance, "best": metric.best}
+    return {name: value for name, value in known.items() if value is not None}
+
+
 def skill_error(metric: Metric, error: float) -> float:
     """A standard error as a share of the way from chance to perfect."""
     return abs(skill(metric, error) - skill(metric, 0.0))
@@ -94,6 +100,7 @@ def curve(
     x_label: str | None = None,
     headline: bool = True,
     scale: Literal["linear", "log"] = "linear",
+    metric: Metric | None = None,
 ) -> Curve:
     """A curve along conditions.
 
@@ -104,6 +111,7 @@ def curve(
         y: a value for each of them.
         errors: their standard errors.
         x_label: what lies along the axis, if it is not what the task says.
+        metric: what the values are to be compared with, chance and the best there is.
     """
     return Curve(
         name=name,
@@ -115,6 +123,7 @@ def curve(
         inside=[condition.inside for condition in conditions],
         standard_errors=None if errors is None else list(errors),
         scale=scale,
+        levels=levels(metric) if metric else {},
         headline=headline,
     )
 

@@ -301,7 +301,8 @@ def by_distance(
     ):
         values = [each.metrics[task.headline] for each in scores]
         errors = [each.errors[task.headline] for each in scores]
-        yield curve(name, task.metrics[task.headline].unit, task, conditions, values, errors, y_label=y_label)
+        metric = task.metrics[task.headline]
+        yield curve(name, metric.unit, task, conditions, values, errors, y_label=y_label, metric=metric)
     leaks = [outcomes[c]["cue"].leak if c in outcomes else math.nan for c in conditions]
     y_label = "leak through the cue's cut"
     yield curve("leak_by_distance", "outputs", task, conditions, leaks, y_label=y_label, headline=False)

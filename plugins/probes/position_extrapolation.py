@@ -56,7 +56,7 @@ class PositionExtrapolation:
         metric = task.metrics[task.headline]
         found = scores(subject, self._conditions(first_group(task)))
         values, errors = found.of(task.headline), found.errors_of(task.headline)
-        yield curve("score", metric.unit, task, found.conditions, values, errors, y_label=task.headline)
+        yield curve("score", metric.unit, task, found.conditions, values, errors, y_label=task.headline, metric=metric)
         limited = found.limit < math.inf
         yield Scalar(name="limit", unit=unit_of(task.axis), value=found.limit, verdict=found.reason, headline=limited)
         if math.isnan(skill(metric, 0.0)):

@@ -160,6 +160,10 @@ class FarmAgreement(Task):
         prefixes = _prefixes(numbers, generator)
         return _described(prefixes, generator) if condition.group == "described" else prefixes
 
+    def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
+        """The words."""
+        return [WORDS[token] for token in tokens.tolist()]
+
     def score(self, outputs: Float[Tensor, "batch time vocab"], batch: Batch) -> dict[str, Tensor]:
         """Numbers per example.
 

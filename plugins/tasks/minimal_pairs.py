@@ -88,6 +88,7 @@ class MinimalPairs(Task):
     ) -> None:
         if tokenizer is None:
             raise Skip("the pairs are text, and the model has no tokenizer; use a pretrained one (hf:path=FOLDER)")
+        self.tokenizer = tokenizer
         self.interface = Interface(input_size=tokenizer.size, output_size=tokenizer.size)
         found = read_pairs(
             file, format, scoring, good_column=good_column, bad_column=bad_column, first_index=first_index
@@ -169,6 +170,10 @@ class MinimalPairs(Task):
         lines = [n for n in self.order if n in self.rows]
         lines = [n for n in lines if not self.by_attractors or self.attractors[n] == condition.x]
         return batch([(line, row) for line in sorted(lines[:examples]) for row in self.rows[line]])
+
+    def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
+        """As the tokenizer calls them."""
+        return [self.tokenizer.name(token) for token in tokens.tolist()]
 
     def score(self, outputs: Float[Tensor, "batch time vocab"], batch: Batch) -> dict[str, Tensor]:
         """Log-probabilities of the right and of the wrong form in each sequence (0 where it has none), how many tokens

@@ -78,6 +78,14 @@ class Recall(Task):
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         return sequences(torch.arange(examples) % KEYS, int(condition.x), generator)
 
+    def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
+        """`K3 d1 d8 ?`."""
+        names = [f"K{key + 1}" for key in range(KEYS)] + [f"d{n + 1}" for n in range(DISTRACTORS)]
+        return [
+            "?" if token == QUESTION else (names[token] if token < len(names) else str(token))
+            for token in tokens.tolist()
+        ]
+
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         logits, keys = outputs[:, -1].float(), batch.targets[:, -1]
         answers = logits.argmax(dim=-1).float()

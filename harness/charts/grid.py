@@ -1,0 +1,92 @@
+"""Scores where a run trains models in several ways: which learning rates work, for how many seeds."""
+
+from typing import Any
+
+import altair as alt
+
+from harness.charts.layout import Size
+from harness.charts.style import DARK
+from harness.charts.view import NothingToDraw, View
+from harness.measurements import Scalar
+from harness.report.conditions import conditions, differing, written
+from harness.report.grouping import Group, Row
+from harness.schema import Record
+
+
+def draw(view: View, size: Size) -> Any:
+    """A square for each model and way of training, with a stripe for each seed; the score is the worst in range."""
+    parts = []
+    for group in view.of("accuracy", "trained"):
+        names = _ways(group)
+        if names:
+            parts.append(_grid(group, names))
+    if not parts:
+        raise NothingToDraw(
+            "all models were trained in one way; repeat --training to compare, for example --training lr=1e-3 "
+            "--training lr=1e-2"
+        )
+    return alt.concat(*parts, columns=max(1, int(size.inner // 330)), spacing=22)
+
+
+def _ways(group: Group) -> list[str]:
+    """The settings in which one and the same model was trained in several ways."""
+    models: dict[str, list[Record]] = {}
+    for row in group.measured:
+        models.setdefault(row.ok[0].model.called, []).append(row.ok[0])
+    return list(dict.fromkeys(name for found in models.values() for name in differing(map(conditions, found))))
+
+
+def _grid(group: Group, names: list[str]) -> Any:
+    cells = [cell for row in group.measured for cell in _cells(row, names)]
+    ways = list(dict.fromkeys(cell["way"] for cell in sorted(cells, key=lambda cell: cell["order"])))
+    models = list(dict.fromkeys(cell["model"] for cell in cells))
+    seeds = max(cell["of"] for cell in cells)
+    for cell in cells:
+        del cell["order"]
+    base = alt.Chart(alt.InlineData(values=cells)).encode(
+        x=alt.X("way:N", sort=ways, title=", ".join(names), axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
+        y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(domain=False, ticks=False)),
+    )
+    width, height = 16.0 * seeds + 8, 22.0
+    heat = base.mark_rect(stroke="white", strokeWidth=1).encode(
+        xOffset=alt.XOffset("seed:O", sort=None),
+        color=alt.Color(
+            "score:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#f4f7fa", "#0072B2"], interpolate="lab")
+        ),
+        tooltip=["model:N", "way:N", "seed:N", "score:Q"],
+    )
+    medians = base.transform_aggregate(middle="median(score)", groupby=["model", "way"])
+    text = medians.mark_text(fontSize=9).encode(
+        text=alt.Text("middle:Q", format=".2f"),
+        color=alt.condition("datum.middle > 0.55", alt.value("white"), alt.value(DARK)),
+    )
+    return alt.layer(heat, text).properties(
+        width=max(width, 44) * len(ways), height=height * len(models), title=f"worst accuracy in range on {group.task}"
+    )
+
+
+def _cells(row: Row, names: list[str]) -> list[dict[str, Any]]:
+    found = []
+    for record in row.ok:
+        score = _score(record)
+        if score is not None:
+            values = [conditions(record).get(name) for name in names]
+            found.append(
+                {
+                    "model": record.model.called,
+                    "way": ", ".join(written(value) for value in values),
+                    "order": [
+                        str(type(value)) + f"{value:020.10f}" if isinstance(value, float | int) else str(value)
+                        for value in values
+                    ],
+                    "seed": record.seed,
+                    "score": score,
+                    "of": len(row.ok),
+                }
+            )
+    return found
+
+
+def _score(record: Record) -> float | None:
+    found = [m.value for m in record.measurements if isinstance(m, Scalar) and m.name == "worst_inside"]
+    return found[0] if found and found[0] == found[0] else None

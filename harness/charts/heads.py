@@ -1,0 +1,112 @@
+"""Where heads look against what they do: attention to the cue, and the effect of cutting it."""
+
+import math
+from typing import Any
+
+import altair as alt
+
+from harness.charts.layout import Size, legend
+from harness.charts.lines import AXIS, PLAIN
+from harness.charts.style import FAINT
+from harness.charts.view import NothingToDraw, View
+from harness.measurements import Matrix
+
+CORNERS = (
+    {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right"},
+    {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left"},
+)
+
+
+def draw(view: View, size: Size) -> Any:
+    """A point for each head and seed: attention to the cue, and by how much the score falls when that is cut."""
+    rows: list[dict[str, Any]] = []
+    for group in view.of("edge_cut", "trained"):
+        for row in group.measured:
+            for record in row.ok:
+                for matrix in record.measurements:
+                    if isinstance(matrix, Matrix) and matrix.name == "by_head":
+                        rows += _points(matrix, row.label, group.task, record.seed)
+    if not rows:
+        raise NothingToDraw("no model's heads were cut one by one; add --probe edge_cut (for models with attention)")
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    models = {name: look for name, look in view.looks.items() if any(row["model"] == name for row in rows)}
+    highest = max(max(row["fall"] for row in rows), 0.1)
+    lowest = min(min(row["fall"] for row in rows), 0.0)
+    width = max(120.0, size.inner / len(tasks) - AXIS - 24)
+    parts = []
+    for task in tasks:
+        own = [row for row in rows if row["task"] == task]
+        x = alt.X(
+            "attention:Q",
+            title="attention to the cue",
+            scale=alt.Scale(domain=[-0.03, 1.03], nice=False),
+            axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr=PLAIN),
+        )
+        y = alt.Y(
+            "fall:Q",
+            title="fall of the score when it is cut",
+            scale=alt.Scale(domain=[lowest - 0.06 * (highest - lowest), highest * 1.08], nice=False),
+            axis=alt.Axis(tickCount=5, labelExpr=PLAIN, minExtent=AXIS, maxExtent=AXIS),
+        )
+        corners = [{**corner, "attention": corner["x"], "fall": corner["y"] * highest} for corner in CORNERS]
+        texts = [
+            alt.Chart(alt.InlineData(values=[corner]))
+            .mark_text(align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-4)
+            .encode(x=x, y=y, text="text:N")
+            for corner in corners
+        ]
+        zero = alt.Chart(alt.InlineData(values=[{"fall": 0}])).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
+        points = (
+            alt.Chart(alt.InlineData(values=own))
+            .mark_point(size=42, filled=True, opacity=0.65)
+            .encode(
+                x=x,
+                y=y,
+                color=alt.Color(
+                    "model:N",
+                    legend=None,
+                    scale=alt.Scale(domain=list(models), range=[look["color"] for look in models.values()]),
+                ),
+                shape=alt.Shape(
+                    "model:N",
+                    legend=None,
+                    scale=alt.Scale(domain=list(models), range=[look["shape"] for look in models.values()]),
+                ),
+                tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
+            )
+        )
+        named = alt.Chart(alt.InlineData(values=_named(own))).mark_text(
+            align="left", dx=6, fontSize=8, baseline="middle"
+        )
+        parts.append(
+            alt.layer(zero, *texts, points, named.encode(x=x, y=y, text="head:N")).properties(
+                width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
+            )
+        )
+    return alt.vconcat(legend(models, size.inner), alt.hconcat(*parts, spacing=14), spacing=6).resolve_scale(
+        color="independent", shape="independent"
+    )
+
+
+def _points(matrix: Matrix, model: str, task: str, seed: int) -> list[dict[str, Any]]:
+    """Of each head that was cut by itself."""
+    attention, score = matrix.columns.index("attention"), 1
+    whole = matrix.values[0][score]
+    found = []
+    for name, values in zip(matrix.rows, matrix.values, strict=True):
+        if "head" in name and not any(math.isnan(values[i]) for i in (attention, score)):
+            point = {"attention": values[attention], "fall": whole - values[score]}
+            found.append({"model": model, "task": task, "seed": seed, "head": name, **point})
+    return found
+
+
+def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The heads worth a name: the one that looks most and the one whose cut hurts most, of each model and task."""
+    chosen: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for key in ("attention", "fall"):
+        best: dict[str, dict[str, Any]] = {}
+        for row in rows:
+            if row["model"] not in best or row[key] > best[row["model"]][key]:
+                best[row["model"]] = row
+        chosen |= {(row["model"], row["head"], row["seed"]): row for row in best.values() if row[key] > 0.1}
+    return list(chosen.values())

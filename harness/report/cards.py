@@ -1,0 +1,257 @@
+"""The card of a model: six questions, each answered by a word or two, with the number behind it.
+
+An answer is made from the verdicts that probes gave, one for each seed, by rules that stand here and nowhere else:
+
+- *Learns*: what `accuracy` says of the scores within the trained range.
+- *Reaches*: `grad_reach`, at initialisation if that was measured (what training has to work with), else after training:
+  the gradient at the cue, at the farthest place that training covers, as a share of that at the nearest place. It
+  arrives from 1 % on.
+- *Looks*: `attention_to_subject`: the head that looks at the cue most gives it at least half of its attention, and at
+  least twice as much as a head would that looks everywhere alike.
+- *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `input_swap`, where the
+  answer follows the cue.
+- *Extrapolates*: `position_extrapolation`, or else `accuracy`: the scores beyond the trained range.
+- *Costs*: `speed`: the power of the length by which time grows; an answer without praise or blame.
+
+All seeds must agree for praise or blame; where they do not, the answer says how many said what, and stays open. So it
+does with fewer than three seeds, and wherever a verdict says that nothing can be told.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from harness.measurements import Curve, Scalar, place
+from harness.report.grouping import Group, Row
+from harness.report.numbers import spread
+from harness.seeds import FEW_SEEDS, summarise
+
+Tone = Literal["good", "bad", "open"]
+
+ARRIVES = 0.01
+"""Of the gradient at the nearest place, so much must arrive from the farthest."""
+
+HALF = 0.5
+TWICE = 2.0
+"""What a head must give to the cue, as a share of its attention and as a multiple of a uniform head's."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a card says of one question."""
+
+    word: str
+    tone: Tone = "open"
+    number: str = ""
+    """The number behind the word, with its range over seeds."""
+    about: str = ""
+    """What the number is."""
+    probe: str = ""
+    """Which probe it comes from; "" where nothing was measured."""
+    meaning: str = ""
+    """What the word means, with its thresholds."""
+
+
+NOT_MEASURED = Answer("not measured")
+
+
+@dataclass(frozen=True)
+class Card:
+    """One model on one task."""
+
+    model: str
+    task: str
+    answers: dict[str, Answer]
+    """By question, in the order of `QUESTIONS`."""
+
+
+GOOD_WORDS = {
+    "learned": "yes",
+    "does not extrapolate": "yes",
+    "relies on it": "yes",
+    "relies on it, at chance without": "yes",
+    "relies on it, below chance without": "yes",
+    "follows the cue": "yes",
+    "above chance": "above chance",
+}
+"""Verdicts that answer a question with yes, and what cards say for them."""
+
+BAD_WORDS = {
+    "never learned": "no",
+    "answers wrongly": "answers wrongly",
+    "forgets with distance": "forgets",
+    "does not rely on it": "no",
+    "follows the distractors": "on distractors",
+    "follows neither": "no",
+    "at chance": "falls to chance",
+    "below chance": "below chance",
+}
+"""The same for no."""
+
+
+def cards(groups: Sequence[Group]) -> list[Card]:
+    """A card for each model on each task, in the order of the groups."""
+    places = dict.fromkeys((group.task, row.label) for group in groups for row in group.rows)
+    found = []
+    for task, model in places:
+        rows = {
+            (group.measured[0].ok[0].probe.name, group.stage): row
+            for group in reversed(groups)
+            if group.task == task and group.measured
+            for row in group.measured
+            if row.label == model
+        }
+        if rows:
+            answers = {question: answer(rows) for question, answer in QUESTIONS.items()}
+            found.append(Card(model, task, answers))
+    return found
+
+
+Rows = dict[tuple[str, str], Row]
+"""What was measured of one model on one task, by probe and stage."""
+
+
+def _learns(rows: Rows) -> Answer:
+    return _verdicts(rows.get(("accuracy", "trained")), "accuracy", "worst_inside", "worst score in the trained range")
+
+
+def _reaches(rows: Rows) -> Answer:
+    row = rows.get(("grad_reach", "initial")) or rows.get(("grad_reach", "trained"))
+    if row is None:
+        return NOT_MEASURED
+    shares, far = [], ""
+    for curve in row.find(Curve, "reach"):
+        flags = curve.inside or [True] * len(curve.y)
+        inside = [index for index, flag in enumerate(flags) if flag] or list(range(len(curve.y)))
+        if len(inside) > 1 and curve.y[inside[0]] > 0:
+            shares.append(curve.y[inside[-1]] / curve.y[inside[0]])
+            far = place(curve.x[inside[-1]])
+    if not shares:
+        return Answer("not enough to say", probe="grad_reach", meaning="only one place was measured")
+    when = "at initialisation" if row is rows.get(("grad_reach", "initial")) else "after training"
+    return _judged(
+        row,
+        ["yes" if share >= ARRIVES else "fades" for share in shares],
+        {"yes": "good", "fades": "bad"},
+        number=spread(summarise(shares)),
+        about=f"gradient at {far} over that at the nearest one, {when}",
+        probe="grad_reach",
+        meaning=f"yes: at the farthest trained place at least {ARRIVES:.0%} of the gradient at the nearest one",
+    )
+
+
+def _looks(rows: Rows) -> Answer:
+    row = rows.get(("attention_to_subject", "trained"))
+    if row is None:
+        return NOT_MEASURED
+    pairs = list(zip(row.find(Scalar, "sharpest_head"), row.find(Scalar, "times_uniform"), strict=False))
+    return _judged(
+        row,
+        ["yes" if share.value >= HALF and times.value >= TWICE else "hardly" for share, times in pairs],
+        {"yes": "good", "hardly": "bad"},
+        number=spread(summarise(share.value for share, _ in pairs)),
+        about="attention to the cue, sharpest head",
+        probe="attention_to_subject",
+        meaning=f"yes: the sharpest head gives the cue at least {HALF:.0%} of its attention, and {TWICE:g} times that "
+        "of a head that looks everywhere alike",
+    )
+
+
+def _relies(rows: Rows) -> Answer:
+    cut = rows.get(("edge_cut", "trained"))
+    if cut is not None:
+        return _verdicts(cut, "edge_cut", "score_after_cut", "score with the cue cut")
+    return _verdicts(rows.get(("input_swap", "trained")), "input_swap", "cue_effect", "fall when the cue is swapped")
+
+
+def _extrapolates(rows: Rows) -> Answer:
+    found = rows.get(("position_extrapolation", "trained"))
+    if found is not None and found.find(Scalar, "worst_beyond"):
+        return _verdicts(found, "position_extrapolation", "worst_beyond", "worst score beyond the trained range")
+    row = rows.get(("accuracy", "trained"))
+    beyond = row.find(Scalar, "worst_beyond") if row else []
+    if row is None or not beyond:
+        return NOT_MEASURED
+    inside = row.find(Scalar, "worst_inside")
+    words = {"learned": "yes", "does not extrapolate": "no"}
+    return _judged(
+        row,
+        [words.get(scalar.verdict or "", "has not learned") for scalar in inside],
+        {"yes": "good", "no": "bad"},
+        number=spread(summarise(scalar.value for scalar in beyond)),
+        about="worst score beyond the trained range",
+        probe="accuracy",
+        meaning=next((scalar.meaning for scalar in inside if scalar.meaning), ""),
+    )
+
+
+def _costs(rows: Rows) -> Answer:
+    row = rows.get(("speed", "initial")) or rows.get(("speed", "trained"))
+    exponents = [scalar.value for scalar in row.find(Scalar, "time_exponent")] if row else []
+    known = [value for value in exponents if not math.isnan(value)]
+    if row is None or not known:
+        return NOT_MEASURED
+    return Answer(
+        f"~ length^{median(known):.1f}",
+        number=spread(summarise(known)),
+        about="exponent of time at the longest lengths",
+        probe="speed",
+        meaning="1: linear in the length, 2: quadratic, 0: fixed costs rule",
+    )
+
+
+QUESTIONS: dict[str, Callable[[Rows], Answer]] = {
+    "learns": _learns,
+    "reaches": _reaches,
+    "looks": _looks,
+    "relies": _relies,
+    "extrapolates": _extrapolates,
+    "costs": _costs,
+}
+"""Each with the rule that answers it."""
+
+
+def _verdicts(row: Row | None, probe: str, name: str, about: str) -> Answer:
+    """From the verdicts of one number."""
+    scalars = row.find(Scalar, name) if row else []
+    if row is None or not scalars:
+        return NOT_MEASURED
+    said = [scalar.verdict or "no verdict" for scalar in scalars]
+    tones: dict[str, Tone] = {**dict.fromkeys(GOOD_WORDS, "good"), **dict.fromkeys(BAD_WORDS, "bad")}
+    return _judged(
+        row,
+        said,
+        tones,
+        number=spread(summarise(scalar.value for scalar in scalars)),
+        about=about,
+        probe=probe,
+        meaning="; ".join(dict.fromkeys(f"{s.verdict}: {s.meaning}" for s in scalars if s.verdict and s.meaning)),
+    )
+
+
+def _judged(
+    row: Row, said: Sequence[str], tones: dict[str, Tone], *, number: str, about: str, probe: str, meaning: str
+) -> Answer:
+    """One answer from what each seed says."""
+    if not said:
+        return NOT_MEASURED
+    counts = Counter({**GOOD_WORDS, **BAD_WORDS}.get(word, word) for word in said)
+    given = {tones.get(word, "open") for word in said}
+    enough = row.once or row.repetitions >= FEW_SEEDS
+    tone: Tone = given.pop() if len(given) == 1 and enough else "open"
+    return Answer(", ".join(_counted(counts, enough=enough)), tone, number, about, probe, meaning)
+
+
+def _counted(counts: Counter[str], *, enough: bool) -> Iterator[str]:
+    """`yes`, or `yes 2/3, no 1/3`; of too few seeds how many there are."""
+    total = counts.total()
+    for word, n in counts.most_common():
+        if len(counts) > 1:
+            yield f"{word} {n}/{total}"
+        elif enough:
+            yield word
+        else:
+            yield f"{word} ({total} seed{'s' if total > 1 else ''})"

@@ -1,0 +1,150 @@
+"""The card of a model: what each answer is made from, and when there is none."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from record_factory import curve, record
+
+from harness.report.cards import QUESTIONS, Answer, Card, cards
+from harness.report.grouping import group
+from harness.schema import Record, Scalar
+
+REACH = (1.0, 0.5, 0.2, 0.1, 0.05)
+FADES = (1.0, 1e-2, 1e-4, 1e-6, 1e-8)
+
+
+def said(name: str, value: float, verdict: str | None = None, unit: str = "share") -> Scalar:
+    """A headline number with its verdict."""
+    return Scalar(name=name, unit=unit, value=value, verdict=verdict, meaning=verdict and f"what {verdict} means")
+
+
+def card(records: Sequence[Record]) -> Card:
+    """The only card of these records."""
+    (found,) = cards(group(records))
+    return found
+
+
+def answer(question: str, records: Sequence[Record]) -> tuple[str, str]:
+    """Word and tone of one answer."""
+    found = card(records).answers[question]
+    return found.word, found.tone
+
+
+def learned(*verdicts: str) -> list[Record]:
+    """A record of `accuracy` for each seed."""
+    return [record(said("worst_inside", 0.5, verdict), seed=seed) for seed, verdict in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "word", "tone"),
+    [
+        ("learned", "yes", "good"),
+        ("does not extrapolate", "yes", "good"),
+        ("never learned", "no", "bad"),
+        ("forgets with distance", "forgets", "bad"),
+        ("answers wrongly", "answers wrongly", "bad"),
+        ("partly learned", "partly learned", "open"),
+        ("near the threshold", "near the threshold", "open"),
+        ("trained too briefly", "trained too briefly", "open"),
+    ],
+)
+def test_learns_says_what_accuracy_says(verdict: str, word: str, tone: str) -> None:
+    """Verdicts of three seeds that agree become a word; those that tell nothing stay open."""
+    assert answer("learns", learned(verdict, verdict, verdict)) == (word, tone)
+
+
+def test_seeds_that_differ_leave_a_question_open_and_are_counted() -> None:
+    """Two successes of three are no success."""
+    assert answer("learns", learned("learned", "learned", "never learned")) == ("yes 2/3, no 1/3", "open")
+
+
+@pytest.mark.parametrize(("seeds", "word"), [(1, "yes (1 seed)"), (2, "yes (2 seeds)")])
+def test_fewer_than_three_seeds_prove_nothing(seeds: int, word: str) -> None:
+    """The word says how few there are, and the tone stays open."""
+    assert answer("learns", learned(*["learned"] * seeds)) == (word, "open")
+
+
+def test_reach_is_judged_at_the_farthest_trained_place_at_initialisation() -> None:
+    """What training has to work with; what lies beyond it, and what training made of it, do not count."""
+    inside = [True, True, True, False, False]
+    early = [
+        record(curve(FADES, name="reach", inside=inside), probe="grad_reach", stage="initial", seed=s) for s in range(3)
+    ]
+    late = [record(curve(REACH, name="reach", inside=inside), probe="grad_reach", seed=s) for s in range(3)]
+    found = card([*early, *late]).answers["reaches"]
+    assert (found.word, found.tone, found.number) == ("fades", "bad", "1.0e-04")
+    assert "20" in found.about
+    assert "initialisation" in found.about
+    assert answer("reaches", late) == ("yes", "good")
+
+
+def test_reach_of_one_place_decides_nothing() -> None:
+    """There is nothing to compare it with."""
+    records = [record(curve([1.0], [1], name="reach"), probe="grad_reach", seed=s) for s in range(3)]
+    assert answer("reaches", records) == ("not enough to say", "open")
+
+
+@pytest.mark.parametrize(
+    ("share", "times", "word", "tone"),
+    [(0.9, 10.0, "yes", "good"), (0.4, 10.0, "hardly", "bad"), (0.6, 1.5, "hardly", "bad")],
+)
+def test_looking_takes_half_of_the_attention_and_twice_the_uniform_share(
+    share: float, times: float, word: str, tone: str
+) -> None:
+    """At short lengths a head that looks everywhere alike gives much to every token."""
+    records = [
+        record(
+            said("sharpest_head", share, "layer 1 head 2"),
+            said("times_uniform", times),
+            probe="attention_to_subject",
+            seed=s,
+        )
+        for s in range(3)
+    ]
+    assert answer("looks", records) == (word, tone)
+
+
+def test_a_probe_that_says_nothing_answers_nothing() -> None:
+    """No empty word."""
+    assert answer("looks", [record(probe="attention_to_subject", seed=s) for s in range(3)]) == ("not measured", "open")
+
+
+def test_reliance_comes_from_the_cut_or_without_attention_from_the_swap() -> None:
+    """The cut is the stronger evidence; a recurrent model has none."""
+    swap = [record(said("cue_effect", 1.0, "follows the cue"), probe="input_swap", seed=s) for s in range(3)]
+    cut = [record(said("score_after_cut", 0.9, "does not rely on it"), probe="edge_cut", seed=s) for s in range(3)]
+    assert answer("relies", swap) == ("yes", "good")
+    assert answer("relies", [*swap, *cut]) == ("no", "bad")
+
+
+def test_extrapolation_needs_places_beyond_training() -> None:
+    """`accuracy` answers where `position_extrapolation` was not asked."""
+    within = learned("learned", "learned", "learned")
+    assert card(within).answers["extrapolates"].word == "not measured"
+    beyond = [
+        record(said("worst_inside", 1.0, "does not extrapolate"), said("worst_beyond", 0.2), seed=s) for s in range(3)
+    ]
+    assert answer("extrapolates", beyond) == ("no", "bad")
+    probe = [record(said("worst_beyond", 0.1, "at chance"), probe="position_extrapolation", seed=s) for s in range(3)]
+    assert answer("extrapolates", [*beyond, *probe]) == ("falls to chance", "bad")
+
+
+def test_cost_is_neither_good_nor_bad() -> None:
+    """It is the exponent of time; without one nothing was measured."""
+    records = [record(said("time_exponent", 1.04, unit=""), probe="speed", stage="initial", seed=s) for s in range(3)]
+    assert answer("costs", records) == ("~ length^1.0", "open")
+    nothing = [record(said("time_exponent", math.nan, unit=""), probe="speed", stage="initial")]
+    assert card(nothing).answers["costs"] == Answer("not measured")
+
+
+def test_a_card_for_each_model_on_each_task() -> None:
+    """In the order of the report, with all questions in order, and no answer for a model that failed."""
+    records = [
+        *learned("learned", "learned", "learned"),
+        *(record(said("worst_inside", 1.0, "learned"), task="noise", seed=s) for s in range(3)),
+        *(record(failed="it broke", model="gpt", seed=s) for s in range(3)),
+    ]
+    found = cards(group(records))
+    assert [(each.model, each.task) for each in found] == [("lstm", "noise"), ("lstm", "recall")]
+    assert all(tuple(each.answers) == tuple(QUESTIONS) for each in found)

@@ -1,0 +1,236 @@
+"""The page of a run: what stands in it without JavaScript, that it is safe, and that browsers show it offline."""
+
+import html
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from record_factory import claim, curve, record
+from test_charts import cut, timed
+
+pytest.importorskip("altair", reason="pages need the extra `page`")
+pytest.importorskip("vl_convert", reason="pages need the extra `page`")
+pytest.importorskip("jinja2", reason="pages need the extra `page`")
+
+from harness.charts import View
+from harness.measurements import Pattern, Scalar
+from harness.page import render_page, render_snippet
+from harness.schema import Record
+from harness.suites import Experiment, Request, Suite
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+EVIL = "<script>alert(1)</script>"
+
+
+def pattern(seed: int) -> Record:
+    """An example whose tokens are hostile."""
+    rows = [[1.0], [0.25, 0.75], [0.5, 0.0, 0.5]]
+    return record(
+        Pattern(
+            name="pattern",
+            tokens=["K1", EVIL, "</script>"],
+            heads=["layer 1 head 1", "layer 1 head 2"],
+            weights=[rows, [[1.0], [1.0], [0.9, 0.05, 0.05]]],
+            cue=0,
+            query=2,
+        ),
+        curve([0.9, 0.8], [1, 100], name="sharpest_share"),
+        model="gpt",
+        probe="attention_to_subject",
+        seed=seed,
+        notes=[f"note {EVIL}"],
+        warnings=[f"warning {EVIL}"],
+    )
+
+
+def view() -> View:
+    """A run of three seeds with something of everything; labels, notes and errors are hostile."""
+    records: list[Record] = []
+    for seed in range(3):
+        records += [
+            record(
+                curve([1, 1, 0.9, 0.5, 0.2], inside=[True, True, True, False, False]),
+                Scalar(name="worst_inside", unit="share", value=0.9, verdict="learned", meaning="all is well & good"),
+                model="gpt",
+                seed=seed,
+            ),
+            pattern(seed),
+            cut(seed),
+            timed(seed),
+            record(failed=f"it broke {EVIL}", model="elman", seed=seed),
+        ]
+    crossed = [Experiment(models=[Request(name="gpt"), Request(name="elman")])]
+    suite = Suite(
+        name="mine",
+        summary=f"summary {EVIL}",
+        experiments=crossed,
+        claims=[claim(metric="accuracy", model="gpt", reduce="min", text=f"claim {EVIL}")],
+    )
+    return View(records, suite, lambda trial: [{"step": 1.0, "loss": 1.0}, {"step": 2.0, "loss": 0.5}])
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """The page of that run."""
+    return render_page(view())
+
+
+def test_the_answers_stand_at_the_top_without_javascript(page: str) -> None:
+    """Title, command, cards, charts as SVG, tables: in the file itself, in this order."""
+    places = [page.index(each) for each in ("Results of mine", "harness run mine", 'class="cards"', "<svg", "Claims")]
+    assert places == sorted(places)
+    assert page.index('class="cards"') < page.index("<script>")
+    assert "not measured" in page
+    assert "all is well &amp; good" in page
+
+
+def test_nothing_of_a_plugin_becomes_markup(page: str) -> None:
+    """Labels, notes, warnings, errors, claims and tokens are shown as text."""
+    assert EVIL not in page
+    assert page.count(html.escape(EVIL)) >= 4
+    assert page.count("<script") == 2
+    source = re.search(r'id="explorer-data">(.*?)</script>', page, re.DOTALL)
+    assert source
+    found: list[dict[str, Any]] = json.loads(source[1])
+    assert [each["tokens"][1] for each in found] == [EVIL] * 3
+
+
+def test_no_address_is_asked_for(page: str) -> None:
+    """Neither by markup nor by style; and the page's own policy forbids it."""
+    assert not re.findall(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+    assert "@import" not in page
+    assert "url(http" not in page
+    assert "default-src 'none'" in page
+
+
+def test_ids_are_unique(page: str) -> None:
+    """Charts on one page do not take each other's clips."""
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_effect_of_a_cut_stands_beside_its_head(page: str) -> None:
+    """From the records of another probe on the same model, task and seed."""
+    source = re.search(r'id="explorer-data">(.*?)</script>', page, re.DOTALL)
+    assert source
+    assert json.loads(source[1])[0]["effects"]["layer 1 head 1"] == 0.6
+
+
+def test_a_run_without_records_has_a_page() -> None:
+    """It says so."""
+    assert "nothing has been measured yet" in render_page(View([]))
+
+
+def test_a_notebook_shows_cards_and_one_chart() -> None:
+    """In one element, whose rules touch nothing else of the page around it."""
+    text = render_snippet(view())
+    assert text.count("<svg") == 1
+    assert 'class="cards"' in text
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style
+    assert all(rule.startswith(".harness-results") for rule in style[1].strip().splitlines())
+
+
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """The system's Chromium, without a network."""
+    api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
+    if not CHROMIUM:
+        pytest.skip("the browser tests need Chromium (apt install chromium)")
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def shown(browser: "Browser", page: str, tmp_path: Path) -> "Iterator[Page]":
+    """The page in a browser; at the end there must have been no request, message, error or dialogue."""
+    path = tmp_path / "page.html"
+    path.write_text(page, encoding="utf-8")
+    context = browser.new_context(offline=True)
+    tab = context.new_page()
+    said: list[str] = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("dialog", lambda dialog: said.append(dialog.message))
+    tab.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
+    tab.goto(path.as_uri())
+    yield tab
+    context.close()
+    assert said == []
+
+
+@pytest.mark.parametrize("width", [400, 2000])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it_offline(shown: "Page", width: int, scheme: Any) -> None:
+    """At both ends of screens and in both themes: nothing is wider than the screen, and text can be told from paper."""
+    shown.set_viewport_size({"width": width, "height": 900})
+    shown.emulate_media(color_scheme=scheme)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    paper, ink = shown.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    assert paper != ink
+    assert shown.locator("table.cards").is_visible()
+
+
+def test_axe_finds_nothing_serious(shown: "Page") -> None:
+    """Contrast, names, landmarks, tables: as screen readers need them, in both themes."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test needs axe-playwright-python")
+    for scheme in ("light", "dark"):
+        shown.emulate_media(color_scheme=scheme)
+        found = axe.Axe().run(shown).response["violations"]
+        assert [
+            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+        ] == []
+
+
+def test_the_explorer_is_moved_by_keys(shown: "Page") -> None:
+    """Another token looks elsewhere; another head has another effect."""
+    said = shown.locator("#explorer-said")
+    assert "Token 3" in said.inner_text()
+    tokens = shown.locator("#explorer-tokens")
+    tokens.focus()
+    shown.keyboard.press("ArrowLeft")
+    assert "Token 2" in said.inner_text()
+    assert shown.locator("#explorer-rows tbody tr").nth(2).locator("td").nth(2).inner_text() == "masked"
+    shown.keyboard.press("Home")
+    assert "Token 1" in said.inner_text()
+    shown.locator("#explorer-tools select").last.select_option("layer 1 head 1")
+    assert "falls by 0.600" in said.inner_text()
+
+
+def test_tables_can_be_sorted_and_claims_filtered(shown: "Page") -> None:
+    """By number where cells are numbers; a filter for each verdict."""
+    table = shown.locator("table.data", has_text="claim").last
+    shown.get_by_role("button", name="does not hold").click()
+    assert table.locator("tbody tr:visible").count() == 1
+    head = shown.locator("table.data th button").first
+    head.click()
+    assert shown.locator("table.data th").first.get_attribute("aria-sort") == "ascending"
+
+
+def test_without_javascript_everything_is_there(browser: "Browser", page: str, tmp_path: Path) -> None:
+    """Cards, charts and tables; the explorer alone needs it, and hides."""
+    path = tmp_path / "page.html"
+    path.write_text(page, encoding="utf-8")
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(path.as_uri())
+    assert tab.locator("table.cards").is_visible()
+    assert tab.locator("svg").first.is_visible()
+    assert tab.locator("table.data").first.is_visible()
+    assert not tab.locator("#explorer").is_visible()
+    context.close()
