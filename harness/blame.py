@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from harness.contracts import Skip
-from harness.errors import HarnessError, PluginError
+from harness.errors import HarnessError, PluginError, said
 from harness.registry import describe, place_of_error
 from harness.schema import Failure, PluginUse
 
@@ -44,9 +44,16 @@ class Aside:
 
 
 def failure(error: BaseException) -> Failure:
-    """An exception as a record keeps it."""
-    kind = type(error.__cause__ or error).__name__
-    return Failure(type=kind, message=str(error), traceback="".join(traceback.format_exception(error)))
+    """An exception as a record keeps it, whatever it is."""
+    cause = error if error.__cause__ is None else error.__cause__
+    return Failure(type=type(cause).__name__, message=said(error), traceback=_traceback(error))
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:  # it asks the exception for what it says, for its notes, for the line of a SyntaxError
+        return "".join([*traceback.format_tb(error.__traceback__), f"{type(error).__name__}: {said(error)}"])
 
 
 def _place(error: BaseException, use: PluginUse) -> str:

@@ -29,3 +29,21 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` if something similar is known, else ``."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def said(error: BaseException) -> str:
+    """What an exception says, even if it cannot: `str` of it may raise whatever a plugin's `__str__` does."""
+    try:
+        return "".join([str(error), ""])  # a text of Python's own, also where it was a subclass with ideas
+    except KeyboardInterrupt:
+        raise
+    except BaseException as another:
+        return f"it cannot say what happened: its own text raises {type(another).__name__}"
+
+
+def shown(value: object) -> str:
+    """`repr`, or for values that have none what they are."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__} without a repr>"

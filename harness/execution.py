@@ -74,11 +74,14 @@ class Execution:
         """Make the run directory ready.
 
         Raises:
-            RequestError: it cannot be written, or keeps another suite with claims; or workers lack the code.
+            RequestError: it cannot be written, keeps another suite with claims, or has records of a later version; or
+                workers lack the code.
         """
         if self.jobs > 1:
             _check_workers(self.plan)
         kept = self._kept_suite()
+        if not fresh:
+            _ = self.measured  # records of a later version are refused before anything is written
         self.store.create()
         if fresh:
             plan = self.plan
@@ -128,7 +131,8 @@ class Execution:
         from harness.runner import Work
 
         revision, dirty = git_state(Path.cwd())
-        works = [Work(planned, self.store.path, revision=revision, dirty=dirty) for planned in unfinished]
+        started = self.store.begin()
+        works = [Work(each, self.store.path, revision=revision, dirty=dirty, started=started) for each in unfinished]
         shares = [0.0] * len(works)
         steps = [planned.trial.training.steps for planned in unfinished]
         total = None if None in steps else sum(filter(None, steps))

@@ -5,9 +5,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, WithJsonSchema, model_validator
+from pydantic_core import CoreSchema, core_schema
 
-Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, read: read(list[float] | list[str]))]
+LONGEST = 20_000
+"""Characters of one text in a record; of a longer one the middle is left out."""
+
+
+def _mended(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    text = str.encode(text, "utf-8", "backslashreplace").decode()
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2 - 50
+    return f"{text[:half]} [... {len(text) - 2 * half:,} characters left out ...] {text[-half:]}"
+
+
+def _fine_or_mended(_: Any, read: Any) -> CoreSchema:
+    """What the core of pydantic takes as it is costs no call of Python."""
+    fine = core_schema.str_schema(max_length=LONGEST)
+    mended = core_schema.no_info_before_validator_function(_mended, core_schema.str_schema())
+    return core_schema.union_schema([fine, mended], mode="left_to_right", custom_error_type="string_type")
+
+
+Text = Annotated[str, GetPydanticSchema(_fine_or_mended), WithJsonSchema({"type": "string"})]
+"""What plugins say, made fit to be written: half a character (a lone surrogate) becomes its code, and of more than
+`LONGEST` characters the middle is left out."""
+
+Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, read: read(list[float] | list[Text]))]
 """A list, once read. A sequence for type checkers, to which a list of whole numbers is no list of floats."""
 
 
@@ -78,17 +104,17 @@ class Scalar(Measured):
 
     called: ClassVar = "a single number"
     kind: Literal["scalar"] = "scalar"
-    name: str
+    name: Text
     """What was measured, for example `per_step_factor`."""
-    unit: str
+    unit: Text
     """Unit of the value: `share`, `nats`, `bits`, `tokens`, `ratio`, ... ("" for a pure number)."""
     value: float
     """The number; NaN where it is not defined."""
-    verdict: str | None = None
+    verdict: Text | None = None
     """What the number means in words, where the probe draws a conclusion, for example `never learned`."""
-    meaning: str | None = None
+    meaning: Text | None = None
     """What those words mean, with their thresholds, as reports explain them (see `harness.statistics.MEANINGS`)."""
-    about: str = ""
+    about: Text = ""
     """What the number is, in a phrase, where its name does not tell; reports explain it under its name."""
     standard_error: Annotated[float | None, AfterValidator(_known)] = None
     """Of the value, from the examples of this seed; None where it is not known."""
@@ -104,17 +130,17 @@ class Curve(Measured):
 
     called: ClassVar = "a curve"
     kind: Literal["curve"] = "curve"
-    name: str
+    name: Text
     """What was measured, for example `accuracy`."""
-    unit: str
+    unit: Text
     """Unit of `y`."""
     x: Places
     """Places on the axis: numbers, or names of categories."""
     y: list[float]
     """The values, one for each `x`; NaN where not measured."""
-    x_label: str
+    x_label: Text
     """What `x` is, with its unit."""
-    y_label: str
+    y_label: Text
     """What `y` is."""
     inside: list[bool] | None = None
     """For each `x`, whether training covered it (None where that question has no meaning)."""
@@ -155,23 +181,23 @@ class Matrix(Measured):
 
     called: ClassVar = "a matrix"
     kind: Literal["matrix"] = "matrix"
-    name: str
+    name: Text
     """What was measured, for example `attention_share`."""
-    unit: str
+    unit: Text
     """Unit of the values."""
     values: list[list[float]]
     """Row by row; NaN where not measured."""
-    rows: list[str]
+    rows: list[Text]
     """Label of each row."""
-    columns: list[str]
+    columns: list[Text]
     """Label of each column."""
-    row_label: str
+    row_label: Text
     """What the rows are, for example `layer and head`."""
-    column_label: str
+    column_label: Text
     """What the columns are."""
-    about: str = ""
+    about: Text = ""
     """What the table shows, in a phrase, for its title; "" for what the rows and columns are."""
-    meaning: str = ""
+    meaning: Text = ""
     """What its columns mean, as reports explain them, where their names do not tell."""
     headline: bool = False
     """Whether summary tables show it."""

@@ -14,7 +14,9 @@ from harness.plan import core_digest
 from harness.schema import Provenance
 
 
-def provenance(device_name: str, threads: int, revision: str | None, dirty: bool | None) -> Provenance:
+def provenance(
+    device_name: str, threads: int, revision: str | None, dirty: bool | None, started: datetime
+) -> Provenance:
     """What is running, where and when."""
     device = torch.device(device_name)
     return Provenance(
@@ -28,6 +30,7 @@ def provenance(device_name: str, threads: int, revision: str | None, dirty: bool
         revision=revision,
         dirty=dirty,
         finished=datetime.now(UTC),
+        started=started,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pluggy
 
 from harness import hookspecs
-from harness.errors import PluginError, RequestError, did_you_mean
+from harness.errors import PluginError, RequestError, did_you_mean, said, shown
 from harness.specs import CONTRACT_VERSION, KINDS, Spec
 
 GROUP = "harness"
@@ -263,9 +263,11 @@ def describe(error: BaseException) -> str:
 
     if isinstance(error, ValidationError):
         problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
-        message = "; ".join(f"{where or error.title}: {what} (received {got!r:.40})" for where, what, got in problems)
+        message = "; ".join(
+            f"{where or error.title}: {what} (received {shown(got):.40})" for where, what, got in problems
+        )
     else:
-        message = str(error)
+        message = said(error)
     message = " ".join(message.split())
     message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -116,7 +116,7 @@ def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]
 
 
 def load(run: str | Path) -> Results:
-    """The results of an earlier run, with its suite. Records that cannot be read are warned about and left out.
+    """The results of an earlier run, with its suite. What cannot be read is warned about and left out.
 
     Args:
         run: the run directory.
@@ -134,8 +134,17 @@ def load(run: str | Path) -> Results:
 
 
 def read(out: Path, tell: Callable[[str], None]) -> Results:
-    """`load`, where `tell` hears of records that cannot be read."""
+    """`load`, where `tell` hears, a sentence each, of what cannot be read: records, or the suite with its claims."""
     store = RunDirectory(out)
     records = list(store.read_records(tell))
-    suite = store.read_suite()
+    suite = None
+    try:
+        suite = store.read_suite()
+    except RequestError as error:
+        tell(f"{error}.")
+    if aside := store.suites_set_aside():
+        tell(
+            f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
+            "it its name back, or delete it."
+        )
     return Results(called(records, suite), out, suite)

@@ -18,7 +18,7 @@ from torch import nn
 from harness.blame import blame, failure
 from harness.build import TrialPlugins
 from harness.contracts import Batch, Condition, Skip, Task
-from harness.errors import PluginError, StoreError
+from harness.errors import PluginError, StoreError, said
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
 from harness.plan import Planned
 from harness.preflight import inspect
@@ -95,7 +95,7 @@ class _Run:
             self._inspect()
         except Skip as skip:
             for cell in planned.cells:
-                yield self._write(cell, "skipped", reason=str(skip))
+                yield self._write(cell, "skipped", reason=said(skip))
             return
         except Exception as error:
             yield from self._fail(planned.cells, failure(error))
@@ -108,7 +108,7 @@ class _Run:
                 self._train()
         except Skip as skip:
             for cell in cells:
-                yield self._write(cell, "skipped", reason=str(skip))
+                yield self._write(cell, "skipped", reason=said(skip))
             return
         except StoreError:
             raise
@@ -215,7 +215,7 @@ class _Run:
                         names = ", ".join(spoilt[:3])
                         raise RuntimeError(f"it changed the model ({names}); measure a copy.deepcopy of it instead")
             except Skip as skip:
-                record = self._write(cell, "skipped", reason=str(skip), seconds=time.perf_counter() - started)
+                record = self._write(cell, "skipped", reason=said(skip), seconds=time.perf_counter() - started)
             except Exception as error:
                 record = self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
             else:
@@ -262,7 +262,9 @@ class _Run:
             notes=self.notes,
             warnings=self.warnings,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
-            provenance=provenance(trial.device, self.work.threads, self.work.revision, self.work.dirty),
+            provenance=provenance(
+                trial.device, self.work.threads, self.work.revision, self.work.dirty, self.work.started
+            ),
             **outcome,
         )
         RunDirectory(self.work.out).write_record(record)

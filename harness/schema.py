@@ -16,6 +16,7 @@ from harness.measurements import Matrix as Matrix
 from harness.measurements import Measurement as Measurement
 from harness.measurements import Scalar as Scalar
 from harness.measurements import Strict as Strict
+from harness.measurements import Text
 from harness.vocabulary import Stage
 
 SCHEMA_VERSION = 2
@@ -152,11 +153,11 @@ class Cell(Strict):
 class Failure(Strict):
     """Why a cell failed."""
 
-    type: str
+    type: Text
     """Class of the exception."""
-    message: str
+    message: Text
     """What it said, and where in the plugin."""
-    traceback: str = ""
+    traceback: Text = ""
     """The whole traceback, for the plugin's author."""
 
 
@@ -190,6 +191,14 @@ class Provenance(Strict):
     """Whether that folder had uncommitted changes."""
     finished: datetime
     """When the cell was done."""
+    started: datetime | None = None
+    """When its run began, or later: later than any record that was there, whatever the clock says. Of records that
+    differ in the sources of their plugins alone, those of the last run count."""
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Larger for records of later runs, and for later ones of the same run."""
+        return (self.started or self.finished).timestamp(), self.finished.timestamp()
 
 
 class Record(Strict):
@@ -201,7 +210,7 @@ class Record(Strict):
     trial: str
     """The trial's id; cells of one trial measured the same trained model."""
     status: Literal["ok", "skipped", "failed"]
-    reason: str | None = None
+    reason: Text | None = None
     """Why it was skipped."""
     error: Failure | None = None
     """Why it failed."""
@@ -223,9 +232,9 @@ class Record(Strict):
     measurements: list[Measurement] = []
     data: str = ""
     """Digest of the evaluation data: equal digests, equal sentences."""
-    notes: list[str] = []
+    notes: list[Text] = []
     """What the task says about its data, for example which items it cannot use and why."""
-    warnings: list[str] = []
+    warnings: list[Text] = []
     """What is wrong with the model as a subject of measurement, found by a few forward passes before training, for
     example that it sees the future."""
     timing: Timing

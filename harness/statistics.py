@@ -106,7 +106,7 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     records = list(records)
     sources: dict[object, object] = {}
     kept: dict[object, int] = {}
-    newest_first = sorted(enumerate(records), key=lambda item: -item[1].provenance.finished.timestamp())
+    newest_first = sorted(enumerate(records), key=lambda item: item[1].provenance.order, reverse=True)
     for index, record in newest_first:
         plugins = (record.model, record.task, record.probe)
         cell = (

@@ -1,17 +1,21 @@
-"""The run directory: one file per record, written whole or not at all."""
+"""The run directory: one file per record, written whole or not at all, and doubted when it is read."""
 
 import json
 import os
 import re
 import tempfile
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, from_json
 
-from harness.errors import RequestError, StoreError
-from harness.schema import Record, Trained
+from harness.errors import HarnessError, RequestError
+from harness.files import digest, read_file, remove_abandoned, remove_temporary, set_aside, write_atomic
+from harness.files import replaced as replaced
+from harness.schema import SCHEMA_VERSION, Record, Strict, Trained
 from harness.suites import Suite
 
 
@@ -19,9 +23,17 @@ def _refuse(message: str) -> None:
     raise RequestError(message)
 
 
+class _NewerError(ValueError):
+    """A record of a later version."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"it has schema version {version}")
+
+
 class RunDirectory:
     """`RUN/records/<cell>.json`, `RUN/trials/<trial>.json` (learning curves), `RUN/checkpoints/<trial>.safetensors` and
-    `RUN/suite.json`. Directories of several machines merge by copying their files together.
+    `RUN/suite.json`. Directories of several machines merge by copying their files together, and several runs may write
+    into one directory. Whatever cannot be read, or is not what its name says, counts as not there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,140 +42,250 @@ class RunDirectory:
         self.trials = path / "trials"
         self.checkpoints = path / "checkpoints"
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders that runs write to."""
+        return self.path, self.records, self.trials, self.checkpoints
+
     def create(self) -> None:
-        """Make the folders and check that files can be written.
+        """Make the folders, check that files can be written, and remove what runs that were killed were writing.
 
         Raises:
             RequestError: the directory cannot be made or written.
         """
         try:
-            for folder in (self.records, self.trials, self.checkpoints):
+            for folder in self.folders:
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.records):
                 pass
+            for folder in self.folders:
+                remove_abandoned(folder)
         except OSError as error:
             raise RequestError(
                 f"cannot write to the run directory {str(self.path)!r}: {error.strerror}; choose another (--out, or "
                 "out= in Python)"
             ) from error
 
-    def write_suite(self, suite: Suite) -> None:
-        """Keep what was asked for, so that reports can judge its claims."""
-        write_atomic(self.path / "suite.json", suite.model_dump_json(indent=1).encode())
+    def write_suite(self, suite: Suite) -> Path | None:
+        """Keep what was asked for, so that reports can judge its claims.
+
+        Returns:
+            Where a suite that cannot be read was set aside, if there was one: its claims may still be saved.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        aside = None
+        try:
+            self.read_suite()
+        except RequestError:
+            with suppress(FileNotFoundError):  # another run was faster
+                aside = set_aside(self._suite)
+        write_atomic(self._suite, _as_json(suite))
+        return aside
 
     def read_suite(self) -> Suite | None:
-        """The suite last run into this directory, if there is one."""
-        path = self.path / "suite.json"
-        if not path.exists():
+        """The suite last run into this directory, if there is one.
+
+        Raises:
+            RequestError: it is damaged.
+        """
+        if not os.path.lexists(self._suite):
             return None
         try:
-            return Suite.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise RequestError(f"the suite {str(path)!r} cannot be read; delete it and run the suite again") from error
+            return Suite.model_validate_json(read_file(self._suite))
+        except (OSError, ValueError, HarnessError) as error:
+            raise RequestError(
+                f"the suite {str(self._suite)!r} cannot be read, so that its claims are not judged: {_problem(error)}. "
+                "Run the suite again, and the file is set aside"
+            ) from error
+
+    def suites_set_aside(self) -> list[Path]:
+        """Suites that could not be read when another one was written."""
+        return sorted(self.path.glob(f"{self._suite.name}.damaged*"))
+
+    @property
+    def _suite(self) -> Path:
+        return self.path / "suite.json"
 
     def write_record(self, record: Record) -> None:
         """Write a record so that after any crash the file is there as a whole, or not at all."""
-        write_atomic(self.records / f"{record.id}.json", record.model_dump_json(indent=1).encode())
+        write_atomic(self.records / f"{record.id}.json", _as_json(record))
 
     def read_record(self, cell_id: str) -> Record | None:
-        """The record of a cell; None if there is none, or if the file is damaged (the cell then runs again)."""
+        """The record of a cell; None if there is none, or if the file is damaged (the cell then runs again).
+
+        Raises:
+            RequestError: a later version of the harness wrote it, and to measure the cell again would overwrite that.
+        """
+        path = self.records / f"{cell_id}.json"
         try:
-            return Record.model_validate_json((self.records / f"{cell_id}.json").read_bytes())
-        except (OSError, ValidationError):
+            return _read_record(path)
+        except _NewerError as error:
+            raise RequestError(
+                f"{_newer(f'the record {str(path)!r} was', error)}, choose another directory (--out, or out= in "
+                "Python), or measure it anew (--fresh, or fresh=True)"
+            ) from None
+        except (OSError, ValueError):
             return None
 
     def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
         """Every record that can be read, by id.
 
         Args:
-            tell: called once, after the last record, if some cannot be read: how many, which one first, what to do.
+            tell: called after the last record if some cannot be read: how many, which one first, what to do; once for
+                those of a later version, and once for others.
 
         Raises:
             RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
         """
         if not self.records.is_dir():
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
-        paths = sorted(self.records.glob("*.json"))
+        newer: list[tuple[Path, _NewerError]] = []
         unreadable = []
+        paths = self._record_files()
         for path in paths:
             try:
-                record = Record.model_validate_json(path.read_bytes())
-            except (OSError, ValidationError) as error:
+                record = _read_record(path)
+            except _NewerError as error:
+                newer.append((path, error))
+            except (OSError, ValueError) as error:
                 unreadable.append(f"{str(path)!r}: {_problem(error)}")
             else:
                 yield record
+        if newer:
+            path, first = newer[0]
+            tell(
+                _newer(f"{len(newer)} of {len(paths)} records are left out, since they were", first)
+                + f" to read them, the first one {str(path)!r}."
+            )
         if unreadable:
             tell(
                 f"{len(unreadable)} of {len(paths)} record files cannot be read and are left out, the first one "
                 f"{unreadable[0]}. Run the same command again to measure what is missing, or delete the files."
             )
 
+    def _record_files(self) -> list[Path]:
+        with os.scandir(self.records) as entries:
+            names = sorted(entry.name for entry in entries if re.fullmatch(r"[^.].*\.json", entry.name, re.DOTALL))
+        return [self.records / name for name in names]
+
+    def begin(self) -> datetime:
+        """The time at which a run begins: now, but later than every record that is there. Clocks go wrong, and a record
+        from the future would count as the newest one until then."""
+        times = [time for path in self._record_files() if (time := _time(path))]
+        return max([datetime.now(UTC), *times])
+
     def clear(self, ids: Collection[str]) -> None:
-        """Delete the records of these cells, the learning curves and checkpoints of these trials, and what a run that
-        was killed left of them; nothing else."""
+        """Delete the records of these cells, the learning curves, checkpoints and half-finished trainings of these
+        trials, and what a run that was killed left of them; nothing else.
+
+        Raises:
+            RequestError: something cannot be deleted.
+        """
         for folder in (self.records, self.trials, self.checkpoints):
             for path in folder.iterdir():
-                match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors)(\..*\.tmp)?", path.name)
-                if match and match[1] in ids:
-                    path.unlink()
+                match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors|partial.*?)(\..*\.tmp)?", path.name)
+                if not match or match[1] not in ids:
+                    continue
+                if match[3]:
+                    remove_temporary(path)
+                    continue
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise RequestError(f"cannot delete {str(path)!r}: {error.strerror}; delete it by hand") from error
 
     def checkpoint(self, trial_id: str) -> Path:
         """Where the trained parameters of a trial are kept."""
         return self.checkpoints / f"{trial_id}.safetensors"
 
     def write_trained(self, trial_id: str, trained: Trained, curve: list[dict[str, float]]) -> None:
-        """Mark a trial as trained, with its learning curve; written after the checkpoint."""
-        content = {"trained": trained.model_dump(mode="json"), "learning_curve": curve}
+        """Mark a trial as trained, with its learning curve; written after the checkpoint, whose digest it keeps."""
+        written = ""
+        with suppress(OSError):  # deleted meanwhile: then it matches nothing
+            written = digest(self.checkpoint(trial_id))
+        content = {
+            "trial": trial_id,
+            "checkpoint": written,
+            "trained": trained.model_dump(mode="json"),
+            "learning_curve": curve,
+        }
         write_atomic(self.trials / f"{trial_id}.json", json.dumps(content, indent=1).encode())
 
     def read_trained(self, trial_id: str) -> Trained | None:
-        """How a trial's training went, if it is finished and its checkpoint is there."""
-        path = self.trials / f"{trial_id}.json"
-        if not path.exists() or not self.checkpoint(trial_id).exists():
-            return None
+        """How a trial's training went, if it is finished and its checkpoint is there, as it was written. (Earlier
+        versions wrote no digest; what they left is trusted.)"""
+        checkpoint = self.checkpoint(trial_id)
         try:
-            return Trained.model_validate(json.loads(path.read_bytes())["trained"])
-        except (ValueError, KeyError):
+            content = from_json(read_file(self.trials / f"{trial_id}.json"))
+            if content.get("trial", trial_id) != trial_id or not checkpoint.is_file():
+                return None
+            if "checkpoint" in content and content["checkpoint"] != digest(checkpoint):
+                return None
+            return Trained.model_validate(content["trained"])
+        except (OSError, ValueError, KeyError, AttributeError):
             return None
 
 
-def _problem(error: OSError | ValidationError) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    first = error.errors(include_url=False)[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]
+def _as_json(content: Strict) -> bytes:
+    """Its JSON. Arguments may be any text, even half a character, of which a question mark is left."""
+    try:
+        return content.model_dump_json(indent=1).encode()
+    except PydanticSerializationError:
+        text = json.dumps(content.model_dump(mode="json"), ensure_ascii=False, indent=1)
+        return text.encode("utf-8", "replace")
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that readers see the old content or the new one, never part of it, even after a power cut."""
-    with replaced(path) as temporary:
-        temporary.write_bytes(content)
-
-
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A temporary file to write to, which takes the place of `path` in one step once it is safely on disk.
+def _read_record(path: Path) -> Record:
+    """A record that is what its file's name says.
 
     Raises:
-        StoreError: it cannot be written.
+        OSError: it is no file, or cannot be read.
+        ValueError: it is no record of that cell; or, as a `_NewerError`, one of a later version.
     """
-    temporary = path
+    content = read_file(path)
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; what was written before is kept, and the same "
-            "command goes on from there"
-        ) from error
-    finally:
-        if temporary != path:
-            with suppress(OSError):
-                temporary.unlink()
+        record = Record.model_validate_json(content)
+    except ValidationError:
+        if (version := _version(content)) > SCHEMA_VERSION:
+            raise _NewerError(version) from None
+        raise
+    if record.schema_version > SCHEMA_VERSION:
+        raise _NewerError(record.schema_version)
+    if record.id != path.stem:
+        raise ValueError(f"it is the record of {record.id!r} under another name")
+    return record
+
+
+def _version(content: bytes) -> int:
+    try:
+        version = from_json(content)["schema_version"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    return version if isinstance(version, int) else 0
+
+
+def _time(path: Path) -> datetime | None:
+    """A time after all those in a record; read without the rest of it, since there may be thousands."""
+    try:
+        provenance = from_json(read_file(path))["provenance"]
+        times = [provenance[name] for name in ("started", "finished") if provenance.get(name)]
+        return max(datetime.fromisoformat(time).astimezone(UTC) for time in times) + timedelta(milliseconds=1)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def _newer(subject: str, error: _NewerError) -> str:
+    return (
+        f"{subject} written by a later version of the harness: {error}, and this version reads {SCHEMA_VERSION} at "
+        "most. Upgrade (pip install --upgrade sequence-harness)"
+    )
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -22,7 +22,7 @@ def report(directory: Path, form: str) -> None:
     if results.records or not unreadable:
         click.echo(rendered(results.records, results.suite, form))
     if unreadable:
-        raise HarnessError(unreadable[0])
+        raise HarnessError("\n".join(unreadable))
 
 
 @click.command()

@@ -84,8 +84,9 @@ def _schedule(pool: ProcessPool, works: Iterable[tuple[int, Work]]) -> dict[int,
 def _after_death(work: Work, error: BaseException) -> list[Record]:
     """The records that the worker wrote before it died, and failed ones for the rest."""
     store = RunDirectory(work.out)
-    found = (store.read_record(cell.id) for cell in work.planned.cells)
-    written = [record for record in found if record and record.provenance.finished >= work.started]
+    found = [record for cell in work.planned.cells if (record := store.read_record(cell.id))]
+    # what an earlier run left is a failed record; what is none another run has measured meanwhile
+    written = [each for each in found if each.status != "failed" or each.provenance.started == work.started]
     known = {record.id for record in written}
     missing = [cell for cell in work.planned.cells if cell.id not in known]
     if isinstance(error, ProcessExpired):
