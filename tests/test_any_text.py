@@ -16,7 +16,7 @@ from harness.blame import failure
 from harness.errors import said
 from harness.measurements import LONGEST
 from harness.registry import describe
-from harness.schema import Curve, Failure, Matrix, Record, Scalar
+from harness.schema import Curve, Failure, Matrix, Measurement, Record, Scalar
 from harness.store import RunDirectory
 
 ODD = ["half a character \udcff", "\ud83d", "nul \0, bell \a, escape \x1b[31m", "\u2028\ufeff\uffff", "😀 Größe", ""]
@@ -66,7 +66,7 @@ def raises(error: BaseException) -> Any:
 
 
 def noted(error: BaseException, note: Any) -> BaseException:
-    error.__notes__ = note  # type: ignore[attr-defined]
+    error.__notes__ = note
     return error
 
 
@@ -155,7 +155,7 @@ def test_a_refused_value_without_a_repr_is_described() -> None:
 @given(text=TEXTS, other=TEXTS)
 def test_every_text_of_a_plugin_can_be_written(tmp_path_factory: pytest.TempPathFactory, text: str, other: str) -> None:
     """Names, units, labels, verdicts, notes, warnings and reasons; what UTF-8 can write comes back as it was."""
-    measurements = [
+    measurements: list[Measurement] = [
         Scalar(name=text, unit=other, value=1.0, verdict=text, meaning=other, about=text),
         Curve(name="c", unit=text, x=[text, "b"], y=[1, 2], x_label=text, y_label=other),
         Matrix(name="m", unit=text, values=[[1.0]], rows=[text], columns=[other], row_label=text, column_label=other),
@@ -228,6 +228,6 @@ def test_a_run_survives_plugins_that_say_anything(tmp_path: Path, plugin_file: C
     loaded = harness.load(tmp_path / "run")
     assert {record.id: record for record in loaded} == {record.id: record for record in results}
     for form in ("text", "markdown", "latex", "csv", "json"):
-        loaded.render(form).encode()  # type: ignore[arg-type]
+        loaded.render(form).encode()
     for path in (tmp_path / "run" / "records").iterdir():
         json.loads(path.read_text(encoding="utf-8"))

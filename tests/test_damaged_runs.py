@@ -28,7 +28,13 @@ MODEL = "lstm:hidden=8"
 
 
 def run(out: Path, **more: Any) -> Results:
-    settings = {"models": [MODEL], "tasks": [SHORT], "seeds": 1, "training": SMALL, "examples": 64} | more
+    settings: dict[str, Any] = {
+        "models": [MODEL],
+        "tasks": [SHORT],
+        "seeds": 1,
+        "training": SMALL,
+        "examples": 64,
+    } | more
     return harness.run(out=out, **settings)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from harness import files
 from harness.errors import StoreError
 from harness.files import HOST, read_file, remove_abandoned, remove_temporary, replaced, set_aside, write_atomic
 from harness.store import RunDirectory
@@ -51,7 +50,8 @@ def test_a_full_disk_damages_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(code, os.strerror(code))
 
     with monkeypatch.context() as patch:
-        patch.setattr(*(os, "fsync") if step == "fsync" else (Path, step), fails)
+        owner: Any = os if step == "fsync" else Path
+        patch.setattr(owner, step, fails)
         with pytest.raises(StoreError, match=f"{os.strerror(code)}; what was written before is kept"):  # noqa: PT012
             if step in ("chmod", "mkdir"):
                 with replaced(path) as temporary, open(temporary, "wb") as file:  # noqa: PTH123
@@ -179,7 +179,7 @@ def test_without_locks_files_are_written_and_nothing_counts_as_abandoned(
     def fails(*args: Any) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(files.fcntl, "flock", fails)
+    monkeypatch.setattr("fcntl.flock", fails)
     abandoned = tmp_path / f".file.json.{HOST}.12345678.tmp"
     abandoned.touch()
     remove_abandoned(tmp_path)

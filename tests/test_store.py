@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from record_factory import record as make_record
 
 from harness.errors import RequestError
+from harness.files import write_atomic
 from harness.schema import SCHEMA_VERSION, Curve, Matrix, ModelUse, Record, Scalar
-from harness.store import RunDirectory, write_atomic
+from harness.store import RunDirectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
