@@ -32,9 +32,14 @@ def read_file(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read, or is no file; whoever opens a pipe waits for a writer.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path} is not a regular file")
-    return path.read_bytes()
+    with open(path, "rb", buffering=0, opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(f"{path} is not a regular file")
+        return file.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def digest(path: Path) -> str:
