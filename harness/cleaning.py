@@ -5,9 +5,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.claims import matches
 from harness.errors import RequestError
 from harness.files import delete, remove_temporary, temporaries
+from harness.matching import matches
 from harness.schema import Record
 from harness.statistics import Identity, identity
 from harness.store import RunDirectory
