@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import safetensors
@@ -20,7 +18,7 @@ from harness.build import build_model, build_task
 from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
-from harness.plan import Planned, merged_training
+from harness.plan import merged_training
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
@@ -31,21 +29,10 @@ from harness.subject import Subject
 from harness.targets import load_use
 from harness.training import budget_share, train
 from harness.vocabulary import Stage
+from harness.work import Work
 
 Progress = Callable[[float], None]
 """Called with the share of the trial that is done, 0 to 1."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """A trial to run, with all that a worker process needs to know."""
-
-    planned: Planned
-    out: Path
-    threads: int = 1
-    revision: str | None = None
-    dirty: bool | None = None
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:

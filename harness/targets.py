@@ -28,7 +28,12 @@ from harness.sources import file_digest, object_digest, source_digest, text_of
 from harness.specs import KINDS
 from harness.suites import Request, format_arguments, parse_value
 
-SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
+SUPPLIED = {
+    "model": {"vocab_size", "interface"},
+    "task": {"tokenizer"},
+    "probe": {"subject"},
+    "executor": {"jobs", "limits"},
+}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
 RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}
@@ -122,6 +127,11 @@ def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
         )
     _given[kind, name] = code
     return name
+
+
+def only_here(kind: str, name: str) -> bool:
+    """Whether a plugin was given as it is, so that only this process has it."""
+    return (kind, name) in _given
 
 
 def is_given(use: PluginUse) -> bool:
@@ -273,7 +283,8 @@ def load(entry: Entry) -> Target:
     if isinstance(entry, Given):
         return Target(entry, entry.code)
     place, _, attribute = entry.spec.target.rpartition(":")
-    import_torch()  # which the plugin imports
+    if entry.spec.kind != "executor":
+        import_torch()  # which the plugin imports
     try:
         module = _module_of(entry)
         code = getattr(module, attribute, None)

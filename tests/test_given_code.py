@@ -135,7 +135,7 @@ def test_what_other_processes_would_not_find_is_refused(cell: Cell, tmp_path: Pa
     """Before anything is written; timing, which needs another process too, says why it is skipped."""
     here = cell(LAYER, NET, MORE)
     for models, tasks, probes in ((here["Net"], SHORT, "accuracy"), ("lstm", here["Copy"], "accuracy")):
-        with pytest.raises(RequestError, match=r"known to this process alone.* jobs=1, or ask for it by its file"):
+        with pytest.raises(RequestError, match=r"known to this process alone.* jobs=1 and executor=.local., or ask for it by its file"):
             harness.run(models, tasks, probes, jobs=2, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (timed,) = harness.run(here["Net"], SHORT, "speed", out=tmp_path, **QUICK)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TextIO, cast
 
@@ -18,12 +19,13 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from harness.blame import Aside, failure
 from harness.errors import HarnessError, StoreError
-from harness.executors import Report
+from harness.executors import Limits, Tell
 from harness.executors.start import start, stop
 from harness.interrupts import interrupts_held
-from harness.runner import Work, failed_records, run_trial
+from harness.runner import failed_records, run_trial
 from harness.schema import Record
 from harness.store import RunDirectory
+from harness.work import Work
 
 AHEAD = 8
 """Trials handed over beyond those that run. All at once would fill the pipe to the workers, and an interrupt would find
@@ -33,7 +35,17 @@ _shares: Any = None
 """In a worker: the queue that takes `(index of the trial, share done)`."""
 
 
-def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterator[Record]:
+class Processes:
+    """Worker processes on this machine."""
+
+    def __init__(self, jobs: int, limits: Limits) -> None:
+        self.jobs = jobs
+
+    def __call__(self, works: Sequence[Work], tell: Tell) -> Iterator[Record]:
+        return run_in_processes(works, tell, min(self.jobs, len(works)))
+
+
+def run_in_processes(works: Sequence[Work], report: Tell, jobs: int) -> Iterator[Record]:
     """Run the trials on `jobs` worker processes; the records of a trial come when it is finished.
 
     Raises:
@@ -41,6 +53,7 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
         HarnessError: the worker processes die before they have a trial.
     """
     context = start()
+    begun = datetime.now(UTC)
     shares: Any = context.Queue()
     waiting = enumerate(works)
     with ProcessPool(
@@ -61,7 +74,7 @@ def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterat
                     error = future.exception()
                     if isinstance(error, StoreError):
                         raise error
-                    yield from future.result() if error is None else _after_death(works[index], error)
+                    yield from future.result() if error is None else _after_death(works[index], error, begun)
                     futures |= _schedule(pool, islice(waiting, 1))
         except BrokenProcessPool:
             pool.stop()
@@ -81,11 +94,11 @@ def _schedule(pool: ProcessPool, works: Iterable[tuple[int, Work]]) -> dict[int,
         raise BrokenProcessPool from error
 
 
-def _after_death(work: Work, error: BaseException) -> list[Record]:
+def _after_death(work: Work, error: BaseException, begun: datetime) -> list[Record]:
     """The records that the worker wrote before it died, and failed ones for the rest."""
     store = RunDirectory(work.out)
     found = (store.read_record(cell.id) for cell in work.planned.cells)
-    written = [record for record in found if record and record.provenance.finished >= work.started]
+    written = [record for record in found if record and record.provenance.finished >= begun]
     known = {record.id for record in written}
     missing = [cell for cell in work.planned.cells if cell.id not in known]
     if isinstance(error, ProcessExpired):
