@@ -9,7 +9,7 @@ from harness.devices import check_device
 from harness.errors import RequestError
 from harness.execution import execute
 from harness.executors.choosing import checked_limits, choose
-from harness.plan import make_plan
+from harness.executors.planning import plan_for
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results
@@ -81,7 +81,7 @@ def run(
     check_device(device)
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
     place = choose(default_registry(), executor, asked, jobs, limits)
-    plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
+    plan = plan_for(place, asked, device=device, training=training, stages=only)
     return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
 
 

@@ -35,13 +35,20 @@ Progress = Callable[[float], None]
 """Called with the share of the trial that is done, 0 to 1."""
 
 
-def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:
+def run_trial(
+    work: Work, progress: Progress = lambda share: None, begins: Callable[[Cell], None] = lambda cell: None
+) -> Iterator[Record]:
     """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one.
+
+    Args:
+        work: the trial.
+        progress: called now and then during training.
+        begins: called with each cell before its probe looks.
 
     Raises:
         StoreError: the run directory can no longer be written.
     """
-    run, written = _Run(work, progress), set()
+    run, written = _Run(work, progress, begins), set()
     try:
         with one_trial(torch.device(work.planned.trial.device), work.threads):
             for record in run.records():
@@ -59,6 +66,7 @@ class _Run:
 
     work: Work
     progress: Progress
+    begins: Callable[[Cell], None] = lambda cell: None
     parameters: int | None = None
     trained: Trained | None = None
     data: str = ""
@@ -189,6 +197,7 @@ class _Run:
         subject = self._subject(stage)
         before = fingerprint(self.model)
         for cell in cells:
+            self.begins(cell)
             self.model.zero_grad(set_to_none=True)
             self.model.eval()
             started, spoilt = time.perf_counter(), list[str]()

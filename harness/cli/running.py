@@ -86,7 +86,7 @@ def run(
     from harness.devices import check_device, default_jobs
     from harness.execution import execute
     from harness.executors.choosing import checked_limits, choose
-    from harness.plan import make_plan
+    from harness.executors.planning import plan_for
     from harness.registry import default_registry
     from harness.requests import build_suite, default_out
     from harness.suites import parse_arguments
@@ -108,7 +108,7 @@ def run(
     limits = checked_limits(timeout, retries, memory)
     place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
+        plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
     out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
