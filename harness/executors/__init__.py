@@ -9,7 +9,7 @@ An executor is called with trials and yields their records as they are written. 
                                               def harness_executors():
                                                   yield ExecutorSpec("cluster", "acme_cluster.run:Cluster")
 
-    # acme_cluster/run.py
+    # acme_cluster/run.py                     # Work is in harness.work, Record in harness.schema
     class Cluster:
         '''What `harness show executor cluster` prints.'''
 
@@ -42,12 +42,11 @@ What an executor owes to the run:
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from harness.schema import Record
-from harness.work import Work
-
-__all__ = ["Executor", "Limits", "Tell", "Work"]
+if TYPE_CHECKING:  # `harness list` looks for what is in this package, and needs none of them
+    from harness.schema import Record
+    from harness.work import Work
 
 Tell = Callable[[int, float], None]
 """Called now and then with the index of a trial and its share that is done, 0 to 1."""
@@ -69,7 +68,7 @@ class Limits:
 class Executor(Protocol):
     """Runs trials."""
 
-    def __call__(self, works: Sequence[Work], tell: Tell, /) -> Iterator[Record]:
+    def __call__(self, works: "Sequence[Work]", tell: Tell, /) -> "Iterator[Record]":
         """The records of the trials, as they are written.
 
         Args:
