@@ -22,13 +22,15 @@ def _one_thread(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def built() -> Callable[..., Any]:
     """Build a built-in plugin by name."""
+    from harness.plugin import resolve
     from harness.registry import default_registry
     from harness.suites import Request
-    from harness.targets import find, load
+    from harness.targets import find_entry, load_definition
 
     def build(kind: str, text: str, **supplied: Any) -> Any:
         request = Request.model_validate(text)
-        target = load(find(default_registry(), kind, request.name))
-        return target.build(target.resolve(request).arguments, **supplied)
+        return resolve(load_definition(find_entry(default_registry(), kind, request.name)), request).construct(
+            **supplied
+        )
 
     return build

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bench_tools import title
+
+from benchmarks.bench_tools import title
 
 CASES = [
     (form, length)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_tools import title
+
+from benchmarks.bench_tools import title
 
 BARE = "import click, pluggy, importlib.metadata"
 
@@ -35,14 +36,14 @@ def test_start_up(benchmark: Any, words: str) -> None:
 
 
 def _plan(cells: int) -> Any:
-    from harness import api
     from harness.plan import make_plan
     from harness.registry import default_registry
+    from harness.requests import build_suite
 
     models = [f"lstm:hidden={n}" for n in range(1, 11)]
     probes = [f"grad_reach:examples={n}" for n in range(1, 6)]
     seeds = cells // (len(models) * len(probes) * 2)
-    return make_plan(api.build_suite(models, ["recall"], probes, seeds=seeds), default_registry())
+    return make_plan(build_suite(models, ["recall"], probes, seeds=seeds), default_registry())
 
 
 def test_planning(benchmark: Any) -> None:
@@ -55,12 +56,13 @@ def test_planning(benchmark: Any) -> None:
 
 def _records(plan: Any) -> Iterator[Any]:
     """Records as a run of the plan would leave them, with two curves and two scalars each."""
-    from harness.schema import Curve, ModelUse, Provenance, Record, Scalar, Timing
+    from harness.schema import Curve, Measurement, ModelUse, Provenance, Record, Scalar, Timing
 
-    x = [1.0, 10.0, 20.0, 50.0, 100.0]
-    measurements = [
-        Curve(name=name, unit="", x=x, y=x, x_label="d", y_label=name, headline=True) for name in ("accuracy", "loss")
-    ] + [Scalar(name=name, unit="", value=0.5, headline=True) for name in ("worst", "best")]
+    x, names = [1.0, 10.0, 20.0, 50.0, 100.0], ("accuracy", "loss")
+    measurements: list[Measurement] = [
+        *(Curve(name=name, unit="", x=x, y=x, x_label="d", y_label=name, headline=True) for name in names),
+        *(Scalar(name=name, unit="", value=0.5, headline=True) for name in ("worst", "best")),
+    ]
     provenance = Provenance(
         harness="0", python="3", torch="2", platform="", device="", threads=1, finished=datetime.now(UTC)
     )

@@ -6,17 +6,18 @@ from functools import cache
 from typing import Any
 
 import pytest
-from bench_tools import MODELS, Clock, title
+
+from benchmarks.bench_tools import MODELS, Clock, title
 
 
 def _order(model: str, lengths: list[int], threads: int, batch: int) -> Any:
-    from harness import api
     from harness.plan import make_plan
     from harness.registry import default_registry
+    from harness.requests import build_suite
     from harness.timing import Order
 
     label = "gpt:max_length=4096" if model == "gpt" else model
-    plan = make_plan(api.build_suite([label], ["recall"], ["speed"], seeds=1), default_registry())
+    plan = make_plan(build_suite([label], ["recall"], ["speed"], seeds=1), default_registry())
     return Order(trial=plan.trials[0].trial, lengths=lengths, batch=batch, threads=threads, backward=True, budget=5.0)
 
 

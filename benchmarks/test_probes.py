@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bench_tools import ratio_of, title
+
+from benchmarks.bench_tools import ratio_of, title
 
 PROBES = ["accuracy", "grad_reach", "attention_to_subject", "edge_cut", "position_extrapolation", "input_swap"]
 EXAMPLES = 256

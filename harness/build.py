@@ -1,5 +1,7 @@
-"""A trial's task and model, built from its plugins: for the runner, and for the process that times the model."""
+"""Plugins in use become a task and a model: of a trial, in its timing process, and in conformance checks."""
 
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -7,59 +9,110 @@ from torch import nn
 
 from harness.blame import blame
 from harness.contracts import Interface, Skip, Task
-from harness.errors import PluginError
 from harness.isolation import seed_everything
+from harness.plugin import Plugin, planned
 from harness.registry import Registry
-from harness.schema import PluginUse, Trial
-from harness.suites import Request
-from harness.targets import Target, load_use
+from harness.schema import PluginUse, Training, Trial
+from harness.training_settings import merge_training
 
 
-def build_task(registry: Registry, trial: Trial) -> Task:
-    """The task; one that asks for it gets the model's tokenizer, or None where the model has none.
+class WrongKindError(TypeError):
+    """What a plugin gave is not what its kind says."""
+
+
+def build_task(plugin: Plugin, tokenizer: Any = None) -> Task:
+    """The task.
+
+    Args:
+        plugin: the task's.
+        tokenizer: the model's, for a task that asks for it; None where the model has none.
 
     Raises:
-        PluginError: a plugin raised; it is named.
+        WrongKindError: it is no task.
+        Exception: whatever the plugin raises.
     """
-    target = load_planned(registry, "task", trial.task)
-    supplied: dict[str, Any] = {}
-    if target.wants("tokenizer"):
-        model = load_planned(registry, "model", trial.model)
-        with blame(trial.model, "giving its tokenizer"):
-            supplied["tokenizer"] = model.says.tokenizer(**trial.model.arguments)
-    with blame(trial.task, "being constructed"):
-        task = target.build(trial.task.arguments, **supplied)
-        if not isinstance(task, Task):
-            raise TypeError(f"it gave a {type(task).__name__}; a task subclasses harness.Task")
+    task = plugin.construct(tokenizer=tokenizer)
+    if not isinstance(task, Task):
+        raise WrongKindError(f"it gave a {type(task).__name__}; a task subclasses harness.Task")
     return task
 
 
-def build_model(registry: Registry, trial: Trial, interface: Interface) -> nn.Module:
-    """The model as constructed, on the trial's device: the same for the same trial, whatever was drawn before. The
-    global random states are seeded for it.
+def build_model(plugin: Plugin, interface: Interface, *, seed: int, device: str = "cpu") -> nn.Module:
+    """The model as constructed: the same for the same seed, whatever was drawn before. The global random states are
+    seeded for it.
+
+    Args:
+        plugin: the model's.
+        interface: what the task gives and asks for.
+        seed: of its initial weights.
+        device: where it goes.
 
     Raises:
         Skip: the model does not accept what the task gives.
-        PluginError: the plugin raised; it is named.
+        WrongKindError: it is no `torch.nn.Module`.
+        Exception: whatever the plugin raises.
     """
-    target = load_planned(registry, "model", trial.model)
-    if interface.input not in target.says.accepts:
-        raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(target.says.accepts)}")
-    seed_everything("model", trial.seed)
-    with blame(trial.model, "being constructed"):
-        model = target.build(trial.model.arguments, vocab_size=interface.input_size, interface=interface)
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"it gave a {type(model).__name__}; a model is a torch.nn.Module")
-        return model.to(torch.device(trial.device))
+    if interface.input not in plugin.says.accepts:
+        raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(plugin.says.accepts)}")
+    seed_everything("model", seed)
+    model = plugin.construct(vocab_size=interface.input_size, interface=interface)
+    if not isinstance(model, nn.Module):
+        raise WrongKindError(f"it gave a {type(model).__name__}, which is no torch.nn.Module")
+    return model.to(torch.device(device))
 
 
-def load_planned(registry: Registry, kind: str, use: PluginUse) -> Target:
-    """The plugin's code, if it is still what the plan was made for.
+@dataclass(frozen=True)
+class TrialPlugins:
+    """The plugins of one trial. Each is loaded once, and held against the plan; errors of building it name it."""
 
-    Raises:
-        PluginError: it is not.
-    """
-    target = load_use(registry, kind, use)
-    if target.resolve(Request(name=use.name, arguments=use.arguments)).digest != use.digest:
-        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")
-    return target
+    registry: Registry
+    trial: Trial
+    _probes: list[tuple[PluginUse, Plugin]] = field(default_factory=list)
+
+    @cached_property
+    def task(self) -> Plugin:
+        """The task's plugin."""
+        return planned(self.registry, "task", self.trial.task)
+
+    @cached_property
+    def model(self) -> Plugin:
+        """The model's plugin."""
+        return planned(self.registry, "model", self.trial.model)
+
+    def probe(self, use: PluginUse) -> Plugin:
+        """The plugin of a probe that looks at the trial."""
+        found = next((plugin for known, plugin in self._probes if known == use), None)
+        if found is None:
+            found = planned(self.registry, "probe", use)
+            self._probes.append((use, found))
+        return found
+
+    @property
+    def recommended_training(self) -> Training:
+        """What the task and the model recommend."""
+        return merge_training(*(each.says.recommended_training for each in (self.task, self.model)))
+
+    def build_task(self) -> Task:
+        """The task; one that asks for it gets the model's tokenizer.
+
+        Raises:
+            PluginError: a plugin raised; it is named.
+        """
+        tokenizer = None
+        if self.task.wants_tokenizer:
+            model = self.model
+            with blame(self.trial.model, "giving its tokenizer"):
+                tokenizer = model.tokenizer()
+        with blame(self.trial.task, "being constructed"):
+            return build_task(self.task, tokenizer)
+
+    def build_model(self, interface: Interface, seed: int | None = None) -> nn.Module:
+        """The model as constructed, on the trial's device, for the trial's seed or another one.
+
+        Raises:
+            Skip: the model does not accept what the task gives.
+            PluginError: the plugin raised; it is named.
+        """
+        model, seed = self.model, self.trial.seed if seed is None else seed
+        with blame(self.trial.model, "being constructed"):
+            return build_model(model, interface, seed=seed, device=self.trial.device)

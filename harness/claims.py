@@ -2,21 +2,20 @@
 
 import math
 import operator
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
-from harness.schema import PluginUse, Record
+from harness.matching import means, trained_so
+from harness.schema import Record
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
 from harness.statistics import FEW_SEEDS, MARGIN, current, identity, measured_once, name_seeds, seeds_alike
-from harness.suites import Claim, Request, Selection, parse_request
+from harness.suites import Claim, Selection
 from harness.vocabulary import SEEDS_ALIKE
 
-Outcome = Literal["holds", "does not hold", "undecided", "cannot be read"]
-"""`cannot be read`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
+Ruling = Literal["holds", "does not hold", "undecided", "invalid claim"]
+"""`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
 
@@ -30,7 +29,7 @@ class Verdict:
     """What the records say about a claim."""
 
     claim: Claim
-    verdict: Outcome
+    verdict: Ruling
     numbers: Pairs
     explanation: str
     """Why the verdict is what it is, in one line."""
@@ -46,7 +45,7 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
     `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
     over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
     one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
-    it cannot be read. Seeds of a model whose weights do not depend on them count as one.
+    the claim is invalid. Seeds of a model whose weights do not depend on them count as one.
 
     A pretrained model that was measured once (`statistics.measured_once`) needs no seeds: its one number decides, and
     decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
@@ -110,11 +109,11 @@ class _Side:
 
 def _decide(
     claim: Claim, numbers: Pairs, gaps: dict[int, MissingError], errors: dict[int, float], *, once: bool, alike: bool
-) -> tuple[Outcome, str]:
+) -> tuple[Ruling, str]:
     """The verdict and why."""
     wrong = {seed: gap for seed, gap in gaps.items() if isinstance(gap, UnreadableError)}
     if wrong and not numbers:
-        return "cannot be read", str(wrong[0]) if once else _gap_text(wrong)
+        return "invalid claim", str(wrong[0]) if once else _gap_text(wrong)
     if not numbers:
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
     if once:
@@ -148,7 +147,7 @@ def _decide(
     return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, errors, f"{name_seeds(open_)}:")
 
 
-def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Outcome, str]:
+def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Ruling, str]:
     """The verdict on the one number that there is."""
     answer = _supports(claim, value, reference, error)
     if answer is not None:
@@ -201,55 +200,12 @@ def _gap_text(gaps: Mapping[int, MissingError]) -> str:
     return "; ".join(f"{name_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
-def matches(request: Request | None, use: PluginUse) -> bool:
-    """Whether a request names this use of a plugin; None names any.
-
-    It is the use's alias; or the names agree (the request's may be qualified by the distribution), every argument of
-    the request has that value, and nothing that the request does not mention differs from its default.
-    """
-    if request is None or (use.alias == request.name and not request.arguments):
-        return True
-    if request.name != use.name:
-        distribution, _, name = request.name.rpartition(":")
-        if name != use.name.rpartition(":")[2] or _normal(distribution) != _normal(use.distribution):
-            return False
-    typed = _typed_arguments(use.label)
-    return typed.keys() <= request.arguments.keys() and all(
-        any(key in known and _same(value, known[key]) for known in (use.arguments, typed))
-        for key, value in request.arguments.items()
-    )
-
-
-@lru_cache(maxsize=4096)
-def _typed_arguments(label: str) -> dict[str, Any]:
-    arguments: dict[str, Any] = parse_request(label)["arguments"]
-    return arguments
-
-
-def _normal(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
-
-
-def _same(asked: Any, resolved: Any) -> bool:
-    """Equality up to what text and JSON cannot tell apart: `none` and None, lists and tuples, 1 and 1.0."""
-    if isinstance(asked, list | tuple) and isinstance(resolved, list | tuple):
-        return len(asked) == len(resolved) and all(map(_same, asked, resolved))
-    if isinstance(asked, bool) or isinstance(resolved, bool):
-        return asked is resolved
-    if resolved is None or asked is None:
-        return str(asked).lower() == str(resolved).lower()
-    return bool(asked == resolved)
-
-
 def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
     return [
         record
         for record in records
-        if record.stage == selection.stage
-        and matches(selection.probe, record.probe)
-        and matches(selection.model, record.model)
-        and matches(selection.task, record.task)
-        and selection.trained_so(record.training)
+        if means(selection, record.model, record.task, record.probe, record.stage)
+        and trained_so(selection, record.training)
     ]
 
 

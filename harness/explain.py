@@ -11,27 +11,27 @@ from tabulate import tabulate
 from harness.registry import default_registry
 from harness.requests import find_suite
 from harness.suites import Request
-from harness.targets import Target, find, load
+from harness.targets import Definition, find_entry, load_definition
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
     """A model, task or probe: summary, arguments, advice, needs, source and documentation."""
     name = Request.model_validate(name).name
-    target = load(find(default_registry(), kind, name))
-    entry, code = target.entry, target.code
-    arguments = list_arguments(target)
+    definition = load_definition(find_entry(default_registry(), kind, name))
+    entry, code, says = definition.entry, definition.code, definition.says
+    arguments = list_arguments(definition)
     facts: dict[str, Any] = {
         "summary": entry.spec.summary,
         "from": f"{entry.origin.distribution} {entry.origin.version}".strip() or "a file",
         "source": entry.spec.target,
     }
     if kind == "model":
-        facts["accepts"] = list(target.says.accepts)
+        facts["accepts"] = list(says.accepts)
     if kind == "probe":
-        facts["needs"] = list(target.says.needs)
-        facts["stages"] = list(target.says.stages)
+        facts["needs"] = list(says.needs)
+        facts["stages"] = list(says.stages)
     if kind in ("model", "task"):
-        facts["training"] = dict(target.says.recommended_training)
+        facts["training"] = dict(says.recommended_training)
     if as_json:
         return json.dumps({"kind": kind, "name": name, **facts, "arguments": arguments}, indent=1, default=str)
     parts = [f"{kind} {name}: {facts.pop('summary')}".removesuffix(": ")]
@@ -59,9 +59,9 @@ def describe_suite(name: str) -> str:
     return "\n".join(lines)
 
 
-def list_arguments(target: Target) -> list[dict[str, Any]]:
+def list_arguments(definition: Definition) -> list[dict[str, Any]]:
     """Every argument with `name`, `type` (in words), `required` and `default`."""
-    types = target.arguments.model_json_schema(schema_generator=_Types)["properties"]
+    types = definition.arguments.model_json_schema(schema_generator=_Types)["properties"]
     return [
         {
             "name": name,
@@ -69,7 +69,7 @@ def list_arguments(target: Target) -> list[dict[str, Any]]:
             "required": field.is_required(),
             "default": None if field.is_required() else _plain(field.default),
         }
-        for name, field in target.arguments.model_fields.items()
+        for name, field in definition.arguments.model_fields.items()
     ]
 
 

@@ -5,7 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
+
+Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, read: read(list[float] | list[str]))]
+"""A list, once read. A sequence for type checkers, to which a list of whole numbers is no list of floats."""
 
 
 class Strict(BaseModel):
@@ -105,7 +108,7 @@ class Curve(Measured):
     """What was measured, for example `accuracy`."""
     unit: str
     """Unit of `y`."""
-    x: list[float] | list[str]
+    x: Places
     """Places on the axis: numbers, or names of categories."""
     y: list[float]
     """The values, one for each `x`; NaN where not measured."""

@@ -2,25 +2,27 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
-from harness.capabilities import Capabilities
-from harness.errors import PluginError, RequestError, did_you_mean
-from harness.registry import Registry, plugin_error
+from harness.errors import PluginError, RequestError
+from harness.matching import matches, means, trained_so
+from harness.plugin import BrokenPlugin, Plugin, resolve
+from harness.registry import Registry
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
-from harness.sources import code_digest, read_anew
-from harness.suites import Claim, Experiment, Request, Suite, Ways, explain, format_arguments
-from harness.targets import PLAIN_DATA, Target, canonical, content_hash, find, load
-from harness.vocabulary import STAGES
+from harness.sources import canonical, code_digest, content_hash, read_anew
+from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments
+from harness.targets import find_entry, load_definition
+from harness.training_settings import merge_training
+from harness.vocabulary import STAGES, Stage
 
 MOST_CELLS = 1_000_000
 """Of one plan: planning so many takes minutes."""
+
+CROSSED = ("model", "task", "probe")
 
 
 @dataclass(frozen=True)
@@ -50,49 +52,17 @@ class Plan:
         return [cell for planned in self.trials for cell in planned.cells]
 
 
-@dataclass(frozen=True)
-class _Resolved:
-    use: PluginUse
-    target: Target | None
-    broken: Failure | None = None
-
-    @cached_property
-    def key(self) -> str:
-        """Equal exactly if the same code with the same arguments was asked for, wherever its file is."""
-        use = self.use.model_dump(mode="json", exclude={"label", "alias"})
-        if self.use.file and self.use.digest:
-            del use["name"]
-            use["target"] = f"{self.use.file.name}:{self.use.target.rpartition(':')[2]}"
-        return canonical(use)
-
-    @cached_property
-    def pretrained(self) -> bool:
-        """Whether it is a model that comes with its weights."""
-        return self.says.pretrained(**self.use.arguments)
-
-    @cached_property
-    def endless(self) -> bool:
-        """Whether it is a task without a size. Only an instance knows; one that cannot be built fails in its trial."""
-        if self.target is None or self.target.wants("tokenizer"):
-            return False
-        try:
-            return self.target.build(self.use.arguments).examples is None
-        except Exception:
-            return False
-
-    @property
-    def says(self) -> Capabilities:
-        """What the code says of itself; the defaults where it does not load."""
-        return self.target.says if self.target else Capabilities(None)
+AnyPlugin = Plugin | BrokenPlugin
 
 
-class _Labels(NamedTuple):
-    """What a cell is called, whatever its seed."""
+class _Crossed(NamedTuple):
+    """What a claim may speak of: a cell, whatever its seed."""
 
-    model: str
-    task: str
-    probe: str
-    stage: str
+    model: AnyPlugin
+    task: AnyPlugin
+    probe: AnyPlugin
+    stage: Stage
+    training: Training
 
 
 def make_plan(
@@ -128,36 +98,34 @@ def make_plan(
     looks: dict[str, set[str]] = {}
     broken: dict[str, None] = {}
     able = False
-    planned: dict[str, Planned] = {}
-    cells: dict[str, set[str]] = {}
-    crossed: dict[_Labels, set[Training]] = {}
+    found: dict[str, Planned] = {}
+    known: set[str] = set()
+    crossed: list[_Crossed] = []
     for experiment in suite.experiments:
         probes = [resolver("probe", request) for request in experiment.probes]
         for model, task, settings in _ways(suite, experiment, resolver, training or {}):
+            looked = [(probe, stage) for probe in probes for stage in _stages(experiment, probe, model)]
+            crossed += (_Crossed(model, task, probe, stage, settings) for probe, stage in looked)
+            for probe in probes:
+                looks.setdefault(probe.use.called, set()).update(stage for each, stage in looked if each is probe)
+            looked = [(probe, stage) for probe, stage in looked if stage in stages]
+            for probe, _ in looked:
+                wrong = [each.failure.message for each in (model, task, probe) if each.failure]
+                broken |= dict.fromkeys(wrong)
+                able = able or not wrong
             same = model.pretrained and task.says.fixed_data
             for seed in range(1 if same else suite.seeds):
                 trial = _trial(model, task, settings, seed, device)
-                entry = planned.setdefault(trial.id, Planned(trial, broken=model.broken or task.broken, same=same))
-                known = cells.setdefault(trial.id, set())
-                for probe in probes:
-                    measured = _stages(experiment, probe, model)
-                    looks.setdefault(probe.use.called, set()).update(measured)
-                    for stage in measured:
-                        cell = _cell(trial, probe, stage, suite.examples)
-                        labels = _Labels(model.use.label, task.use.label, probe.use.label, stage)
-                        crossed.setdefault(labels, set()).update(() if training else (settings,))
-                        if stage in stages and cell.id not in known:
-                            known.add(cell.id)
-                            entry.cells.append(cell)
-                            wrong = [each.broken.message for each in (model, task, probe) if each.broken]
-                            broken |= dict.fromkeys(wrong)
-                            able = able or not wrong
-    if not any(cells.values()):
+                entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
+                cells = (_cell(trial, probe, stage, suite.examples) for probe, stage in looked)
+                new = {cell.id: cell for cell in cells if cell.id not in known}
+                known.update(new)
+                entry.cells.extend(new.values())
+    if not known:
         asked = f"; asked for: {', '.join(stages) or 'none'}"
         raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
-    if suite.claims:
-        _check_claims(suite, resolver, crossed)
-    return Plan(suite, [each for each in planned.values() if each.cells], "" if able else "; ".join(broken))
+    _check_claims(suite, resolver, crossed, any_training=bool(training))
+    return Plan(suite, [each for each in found.values() if each.cells], "" if able else "; ".join(broken))
 
 
 def _check_size(suite: Suite, training: Ways) -> None:
@@ -185,7 +153,7 @@ def _looks(probe: str, stages: Collection[str]) -> str:
 
 def _ways(
     suite: Suite, experiment: Experiment, resolver: "_Resolver", training: Ways
-) -> Iterator[tuple[_Resolved, _Resolved, Training]]:
+) -> Iterator[tuple[AnyPlugin, AnyPlugin, Training]]:
     """Every model of an experiment on every task, trained in every way."""
     models, tasks = ([resolver(kind, each) for each in getattr(experiment, f"{kind}s")] for kind in ("model", "task"))
     for model, task, own, asked in product(models, tasks, _listed(experiment.training), _listed(training)):
@@ -217,12 +185,12 @@ class _Resolver:
         self.registry = registry
         self.deadly = deadly
         self.tell = tell
-        self.known: dict[tuple[str, str], _Resolved] = {}
+        self.known: dict[tuple[str, str], AnyPlugin] = {}
         self.aliases: dict[tuple[str, str], Request] = {}
         """By kind and alias."""
         self.called: dict[tuple[str, str], str] = {}
         """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
-        for kind in ("model", "task", "probe"):
+        for kind in CROSSED:
             names = {entry.spec.name for entry in registry.all(kind)}
             for request in suite.requests(kind):
                 if request.alias in names:
@@ -241,7 +209,7 @@ class _Resolver:
             both = f"{alias} and {request.alias}"
             raise RequestError(f"{kind} {resolved.use.label!r} has two aliases, {both}; keep one")
 
-    def __call__(self, kind: str, request: Request) -> _Resolved:
+    def __call__(self, kind: str, request: Request) -> AnyPlugin:
         if not request.arguments:
             request = self.aliases.get((kind, request.name), request)
         place = (kind, str(request.bare))
@@ -252,82 +220,45 @@ class _Resolver:
         self.known[place] = resolved
         return resolved
 
-    def _resolve(self, kind: str, request: Request) -> _Resolved:
-        entry = find(self.registry, kind, request.name)
+    def _resolve(self, kind: str, request: Request) -> AnyPlugin:
+        entry = find_entry(self.registry, kind, request.name)
         try:
             if reason := self.deadly.get((kind, request.name)):
                 raise PluginError(reason)
             self.tell(kind, request.name)
-            target = load(entry)
-            resolved = _Resolved(target.resolve(request), target)
-            _ = resolved.pretrained  # asked here, so that a plugin's error is its own
-            return resolved
+            plugin = resolve(load_definition(entry), request)
+            _ = plugin.pretrained  # asked here, so that a plugin's error is its own
+            return plugin
         except RequestError:
             raise
         except Exception as cause:
-            ours = isinstance(cause, PluginError)
-            error = cause if ours else plugin_error(entry, "reading its arguments", cause, PLAIN_DATA)
-            use = PluginUse(
-                name=entry.spec.name,
-                label=str(request),
-                arguments=request.arguments,
-                distribution=entry.origin.distribution,
-                version=entry.origin.version,
-                target=entry.spec.target,
-                digest="",
-            )
-            return _Resolved(use, None, Failure(type="PluginError", message=str(error)))
+            return BrokenPlugin.of(entry, request, cause)
 
 
-def _stages(experiment: Experiment, probe: _Resolved, model: _Resolved) -> list[str]:
+def _stages(experiment: Experiment, probe: AnyPlugin, model: AnyPlugin) -> list[Stage]:
     stages = probe.says.stages
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"probe {probe.use.name!r} looks at stages {unknown}; there are {', '.join(STAGES)}")
     if model.pretrained:  # it has one stage, whenever a probe looks
         stages = ("trained",) if stages else ()
-    return [stage for stage in stages if stage in (experiment.stages or STAGES)]
+    return [stage for stage in experiment.stages or STAGES if stage in stages]
 
 
-def _check_tokenizer(model: _Resolved, task: _Resolved) -> None:
+def _check_tokenizer(model: AnyPlugin, task: AnyPlugin) -> None:
     """Refuse a model whose tokenizer is missing, if the task needs it."""
-    if task.target and task.target.wants("tokenizer"):
+    if task.wants_tokenizer and isinstance(model, Plugin):
         try:
-            model.says.check_tokenizer(**model.use.arguments)
+            model.check_tokenizer()
         except ValueError as error:
             raise RequestError(f"task {task.use.name!r} reads text, and model {model.use.name!r}: {error}") from None
 
 
-def _training(model: _Resolved, task: _Resolved, *asked: dict[str, Any]) -> Training:
+def _training(model: AnyPlugin, task: AnyPlugin, *asked: dict[str, Any]) -> Training:
     """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
-    return merged_training(*(each.says.recommended_training for each in (task, model)), *asked)
+    return merge_training(*(each.says.recommended_training for each in (task, model)), *asked)
 
 
-def merged_training(*layers: Mapping[str, Any]) -> Training:
-    """The defaults with what each layer sets; later ones win.
-
-    Raises:
-        RequestError: there is no such setting, or its value does not fit.
-    """
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        for name in layer:
-            if name not in Training.model_fields:
-                known = Training.model_fields
-                guess = did_you_mean(name, known)
-                raise RequestError(f"there is no training setting {name!r}.{guess} Settings: {', '.join(known)}.")
-        values = {name: None if value == "none" else value for name, value in layer.items()}
-        if values.get("steps") is not None and "epochs" not in values:
-            values["epochs"] = None
-        if values.get("epochs") is not None and "steps" not in values:
-            values["steps"] = None
-        merged |= values
-    try:
-        return Training.model_validate(merged)
-    except ValidationError as error:
-        raise RequestError(f"the training settings are wrong:\n{explain(error, Training)}") from None
-
-
-def _check_epochs(task: _Resolved, training: Training) -> None:
+def _check_epochs(task: AnyPlugin, training: Training) -> None:
     """Refuse epochs where the training data has no end. A task that advises epochs itself is taken at its word."""
     advised = task.says.recommended_training.get("epochs")
     if training.epochs is not None and advised is None and task.endless:
@@ -337,9 +268,9 @@ def _check_epochs(task: _Resolved, training: Training) -> None:
         )
 
 
-def _trial(model: _Resolved, task: _Resolved, training: Training, seed: int, device: str) -> Trial:
+def _trial(model: AnyPlugin, task: AnyPlugin, training: Training, seed: int, device: str) -> Trial:
     key = "\n".join((model.key, task.key, _training_key(training), str(seed), device, core_digest()))
-    return Trial.model_construct(
+    return Trial(
         id=content_hash(key),
         model=model.use,
         task=task.use,
@@ -350,9 +281,9 @@ def _trial(model: _Resolved, task: _Resolved, training: Training, seed: int, dev
     )
 
 
-def _cell(trial: Trial, probe: _Resolved, stage: str, examples: int) -> Cell:
+def _cell(trial: Trial, probe: AnyPlugin, stage: Stage, examples: int) -> Cell:
     key = "\n".join((trial.id, probe.key, stage, str(examples)))
-    return Cell.model_construct(id=content_hash(key), trial=trial, probe=probe.use, stage=stage, examples=examples)
+    return Cell(id=content_hash(key), trial=trial, probe=probe.use, stage=stage, examples=examples)
 
 
 @cache
@@ -373,47 +304,56 @@ def deciding_files() -> list[Path]:
     here = Path(__file__).parent
     names = (
         *("build", "contracts", "examples", "gradients", "isolation", "needs", "probing", "runner"),
-        *("statistics", "subject", "timing", "training"),
+        *("statistics", "subject", "timing", "training", "training_settings"),
     )
     return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
 
 
-def _check_claims(suite: Suite, resolver: _Resolver, crossed: dict[_Labels, set[Training]]) -> None:
-    """Every selection of a claim must match something that the suite crosses, or it could never be judged.
+def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed], *, any_training: bool) -> None:
+    """Every selection of a claim must mean something that the suite crosses, or it could never be judged.
 
     Args:
         suite: with its claims.
         resolver: which knows the plugins.
-        crossed: what the suite crosses, with its ways of training, or none where the user's own rule them out.
+        crossed: what the suite crosses.
+        any_training: whether the user's own settings replace those that claims speak of.
     """
-
-    def label(kind: str, request: Request | None, claim: Claim) -> str:
-        known: list[str] = sorted({getattr(labels, kind) for labels in crossed})
-        if request is not None:
-            wanted = resolver(kind, request).use.label
-            if wanted not in known:
-                names = {each.use.label: each.use.called for each in resolver.known.values()}
-                raise RequestError(
-                    f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it "
-                    f"has {', '.join(names[label] for label in known)}"
-                )
-            return wanted
-        if len(known) > 1:
-            several = f"the suite crosses {len(known)}"
-            raise RequestError(f"the claim {claim.text!r} names no {kind}, and {several}; add {kind} = ...")
-        return known[0]
-
     for claim in suite.claims:
         for selection in filter(None, (claim, claim.other())):
-            wanted = _Labels(
-                label("model", selection.model, claim),
-                label("task", selection.task, claim),
-                label("probe", selection.probe, claim),
-                selection.stage,
-            )
-            if wanted not in crossed:
-                what = f"{wanted.model} on {wanted.task}, measured by {wanted.probe} at stage {wanted.stage!r}"
-                raise RequestError(f"the claim {claim.text!r} speaks of {what}: the suite has them, but never together")
-            if crossed[wanted] and not any(map(selection.trained_so, crossed[wanted])):
+            found = [
+                each for each in crossed if means(selection, each.model.use, each.task.use, each.probe.use, each.stage)
+            ]
+            if not found:
+                raise _nothing_meant(claim, selection, resolver, crossed)
+            for kind in CROSSED:
+                several = {getattr(each, kind).key: getattr(each, kind).use for each in found}
+                if len(several) > 1:
+                    raise _several_meant(claim, getattr(selection, kind), kind, list(several.values()))
+            if not any_training and not any(trained_so(selection, each.training) for each in found):
                 how = f"the claim {claim.text!r} speaks of training {format_arguments(selection.training)}"
                 raise RequestError(f"{how}: the suite has no model that is trained like that")
+
+
+def _nothing_meant(
+    claim: Claim, selection: Selection, resolver: _Resolver, crossed: Sequence[_Crossed]
+) -> RequestError:
+    """Of a selection that means nothing of what the suite crosses: which part of it, or that they never meet."""
+    asked = {kind: request for kind in CROSSED if (request := getattr(selection, kind)) is not None}
+    for kind, request in asked.items():
+        uses: list[PluginUse] = [getattr(each, kind).use for each in crossed]
+        if not any(matches(request, use) for use in uses):
+            resolver(kind, request)  # which refuses what there is not at all
+            known = ", ".join(sorted({use.called for use in uses}))
+            return RequestError(
+                f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which the suite does not cross; it has "
+                f"{known}"
+            )
+    what = ", ".join([*(f"{kind} {request}" for kind, request in asked.items()), f"stage {selection.stage!r}"])
+    return RequestError(f"the claim {claim.text!r} speaks of {what}: the suite has them, but never together")
+
+
+def _several_meant(claim: Claim, request: Request | None, kind: str, uses: list[PluginUse]) -> RequestError:
+    if request is None:
+        return RequestError(f"the claim {claim.text!r} names no {kind}, and may mean {len(uses)}; add {kind} = ...")
+    names = " or ".join(sorted(use.alias or f"{use.distribution or use.target}:{use.label}" for use in uses))
+    return RequestError(f"the claim {claim.text!r} speaks of {kind} {str(request)!r}, which may mean {names}")

@@ -1,31 +1,38 @@
 """One probe looks at one model on one task: whether it can, and what it measures, validated."""
 
+from typing import Any
+
 from harness.blame import blame
-from harness.build import load_planned
+from harness.build import TrialPlugins
 from harness.examples import seeded
 from harness.measurements import ANY, KINDS, Measurement
 from harness.needs import unmet
-from harness.registry import Registry
+from harness.plugin import Plugin
 from harness.schema import Cell
 from harness.subject import Subject
-from harness.targets import load_use
 
 
-def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Measurement]:
+def unmet_need(plugins: TrialPlugins, cell: Cell, subject: Subject) -> str:
+    """Why the cell's probe cannot look at this model and task, or "".
+
+    Raises:
+        PluginError: the probe does not load, or asks for something that is no need; or the model raised.
+    """
+    needs = plugins.probe(cell.probe).says.needs
+    with blame(cell.trial.model, f"being asked for what {cell.probe.label!r} needs"):
+        return unmet(needs, subject)
+
+
+def measure(plugins: TrialPlugins, cell: Cell, subject: Subject) -> list[Measurement]:
     """What the cell's probe says of the subject.
 
     Raises:
         Skip: the probe cannot answer here.
         Exception: whatever the probe raises; or what it gave is no measurement.
     """
-    target = load_planned(registry, "probe", cell.probe)
     # by what is asked, and not by the model: sham positions and swaps are the same for all models
     subject.generator = seeded("probe", cell.probe.label, cell.trial.task.label, cell.trial.seed, cell.stage)
-    if isinstance(target.code, type):
-        result = target.build(cell.probe.arguments)(subject)
-    else:
-        result = target.build(cell.probe.arguments, subject=subject)
-    measurements = list(result)
+    measurements = look(plugins.probe(cell.probe), subject)
     for measurement in measurements:
         if not isinstance(measurement, KINDS):
             raise TypeError(f"it gave {measurement!r:.60}; a probe yields {ANY}")
@@ -36,12 +43,13 @@ def measure(registry: Registry, cell: Cell, subject: Subject) -> list[Measuremen
     return measurements
 
 
-def unmet_need(registry: Registry, cell: Cell, subject: Subject) -> str:
-    """Why the cell's probe cannot look at this model and task, or "".
+def look(probe: Plugin, subject: Subject) -> list[Any]:
+    """Whatever the probe gives.
 
     Raises:
-        PluginError: the probe does not load, or asks for something that is no need; or the model raised.
+        Skip: it cannot answer here.
+        Exception: whatever it raises.
     """
-    needs = load_use(registry, "probe", cell.probe).says.needs
-    with blame(cell.trial.model, f"being asked for what {cell.probe.label!r} needs"):
-        return unmet(needs, subject)
+    if isinstance(probe.definition.code, type):
+        return list(probe.construct()(subject))
+    return list(probe.construct(subject=subject))

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from harness.errors import RequestError
 from harness.registry import default_registry
+from harness.sources import content_hash
 from harness.suites import Request, Suite, explain, load_suite
-from harness.targets import content_hash, give
+from harness.targets import give
 
 One = str | Request | dict[str, Any] | Callable[..., Any]
 """A plugin as text, as a table (a dictionary with a `name`), or itself: a class or function, or a `functools.partial`

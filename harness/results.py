@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from harness.claims import matches
 from harness.errors import RequestError, did_you_mean
+from harness.matching import matches
 from harness.schema import PluginUse, Record
 from harness.statistics import Identity, identity
 from harness.store import RunDirectory

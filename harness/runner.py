@@ -14,19 +14,17 @@ import torch
 from torch import nn
 
 from harness.blame import blame, failure
-from harness.build import build_model, build_task
+from harness.build import TrialPlugins
 from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
-from harness.plan import merged_training
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
-from harness.registry import Registry, default_registry
+from harness.registry import default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.store import RunDirectory, replaced
 from harness.subject import Subject
-from harness.targets import load_use
 from harness.training import budget_share, train
 from harness.vocabulary import Stage
 from harness.work import Work
@@ -73,6 +71,7 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     batches: dict[Condition, Batch] = field(default_factory=dict)
+    plugins: TrialPlugins = field(init=False)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
     recommended: Training = field(init=False)
@@ -85,8 +84,9 @@ class _Run:
         try:
             registry = default_registry()
             registry.notify("harness_trial_started", trial=planned.trial)
-            self._build(registry)
-            self._inspect(registry)
+            self.plugins = TrialPlugins(registry, planned.trial)
+            self._build()
+            self._inspect()
         except Skip as skip:
             for cell in planned.cells:
                 yield self._write(cell, "skipped", reason=str(skip))
@@ -94,12 +94,12 @@ class _Run:
         except Exception as error:
             yield from self._fail(planned.cells, failure(error))
             return
-        yield from self._stage("initial", registry)
+        yield from self._stage("initial")
         cells = [cell for cell in planned.cells if cell.stage == "trained"]
         try:
             # where all cells will be skipped, or their probes are broken, no training is needed to say so
-            if not planned.trial.pretrained and not all(self._pointless(cell, registry) for cell in cells):
-                self._train(registry)
+            if not planned.trial.pretrained and not all(self._pointless(cell) for cell in cells):
+                self._train()
         except Skip as skip:
             for cell in cells:
                 yield self._write(cell, "skipped", reason=str(skip))
@@ -109,15 +109,13 @@ class _Run:
         except Exception as error:
             yield from self._fail(cells, failure(error))
             return
-        yield from self._stage("trained", registry)
+        yield from self._stage("trained")
 
-    def _build(self, registry: Registry) -> None:
-        trial = self.work.planned.trial
-        self.task = build_task(registry, trial)
+    def _build(self) -> None:
+        self.task = self.plugins.build_task()
         self.notes = [str(note) for note in self.task.notes]
-        self.model = build_model(registry, trial, self.task.interface)
-        plugins = (load_use(registry, kind, getattr(trial, kind)) for kind in ("task", "model"))
-        self.recommended = merged_training(*(plugin.says.recommended_training for plugin in plugins))
+        self.model = self.plugins.build_model(self.task.interface)
+        self.recommended = self.plugins.recommended_training
         self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._check_forward(self._subject("initial"))
 
@@ -139,11 +137,10 @@ class _Run:
             if condition.inside and not torch.isfinite(outputs).all():
                 raise ValueError("its outputs are not finite (NaN or infinity) before any training")
 
-    def _inspect(self, registry: Registry) -> None:
+    def _inspect(self) -> None:
         """Warn of a model that is no fair subject; never a reason to stop."""
         trial = self.work.planned.trial
-        other = trial.model_copy(update={"seed": trial.seed + 1})
-        twin = None if trial.pretrained else partial(build_model, registry, other, self.task.interface)
+        twin = None if trial.pretrained else partial(self.plugins.build_model, self.task.interface, trial.seed + 1)
         with suppress(Exception), blame(trial.model, "being inspected"):
             self.warnings = inspect(self._subject("initial"), twin)
 
@@ -164,14 +161,14 @@ class _Run:
             budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
 
-    def _train(self, registry: Registry) -> None:
+    def _train(self) -> None:
         store, trial = RunDirectory(self.work.out), self.work.planned.trial
         path = store.checkpoint(trial.id)
         if trained := store.read_trained(trial.id):
             try:
                 safetensors.torch.load_model(self.model, path)
             except (safetensors.SafetensorError, RuntimeError, OSError):
-                self._build(registry)  # a damaged file may have been loaded in part; train again
+                self._build()  # a damaged file may have been loaded in part; train again
             else:
                 self.trained = trained
                 return
@@ -190,7 +187,7 @@ class _Run:
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         self.trained = outcome.trained
 
-    def _stage(self, stage: Stage, registry: Registry) -> Iterator[Record]:
+    def _stage(self, stage: Stage) -> Iterator[Record]:
         cells = [cell for cell in self.work.planned.cells if cell.stage == stage]
         if not cells:
             return
@@ -202,11 +199,11 @@ class _Run:
             self.model.eval()
             started, spoilt = time.perf_counter(), list[str]()
             try:
-                if reason := unmet_need(registry, cell, subject):
+                if reason := unmet_need(self.plugins, cell, subject):
                     raise Skip(reason)
                 with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
                     try:
-                        measurements = measure(registry, cell, subject)
+                        measurements = measure(self.plugins, cell, subject)
                     finally:
                         spoilt = changed(before, self.model)
                     if spoilt:
@@ -221,15 +218,15 @@ class _Run:
                 record = self._write(cell, "ok", measurements=measurements, seconds=seconds)
             yield record
             if spoilt:
-                self._build(registry)  # as it was constructed; what was trained comes back from its checkpoint
+                self._build()  # as it was constructed; what was trained comes back from its checkpoint
                 if stage == "trained" and not cell.trial.pretrained:
-                    self._train(registry)
+                    self._train()
                 subject = self._subject(stage)
 
-    def _pointless(self, cell: Cell, registry: Registry) -> bool:
+    def _pointless(self, cell: Cell) -> bool:
         """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""
         try:
-            return bool(unmet_need(registry, cell, self._subject(cell.stage)))
+            return bool(unmet_need(self.plugins, cell, self._subject(cell.stage)))
         except PluginError:
             return True
 

@@ -80,23 +80,23 @@ class Training(Strict):
 
     optimizer: Literal["adamw", "adam"] = "adamw"
     """Fused `torch.optim` optimiser."""
-    lr: Finite = Field(1e-3, gt=0)
+    lr: Finite = Field(default=1e-3, gt=0)
     """Learning rate after warm-up."""
-    weight_decay: Finite = Field(0.0, ge=0)
+    weight_decay: Finite = Field(default=0.0, ge=0)
     """Decoupled for adamw, L2 for adam."""
-    warmup: Count = Field(0, ge=0)
+    warmup: Count = Field(default=0, ge=0)
     """Steps over which the learning rate rises linearly from 0."""
-    clip: Finite | None = Field(1.0, gt=0)
+    clip: Finite | None = Field(default=1.0, gt=0)
     """Largest norm of the whole gradient; None for no clipping."""
-    steps: Count | None = Field(1000, ge=0)
+    steps: Count | None = Field(default=1000, ge=0)
     """Optimiser steps; give this or `epochs`."""
-    epochs: Finite | None = Field(None, gt=0)
+    epochs: Finite | None = Field(default=None, gt=0)
     """Passes over a finite training set, each example once in each; also a fraction of one. Instead of `steps`."""
-    batch_size: Count = Field(64, ge=1)
+    batch_size: Count = Field(default=64, ge=1)
     """Sequences per step."""
-    validate_every: Count = Field(100, ge=1)
+    validate_every: Count = Field(default=100, ge=1)
     """Steps between two looks at the validation loss (the learning curve)."""
-    patience: Count | None = Field(None, ge=1)
+    patience: Count | None = Field(default=None, ge=1)
     """Early stop: after this many looks without a better validation loss; None for a fixed budget."""
 
     @model_validator(mode="after")

@@ -4,16 +4,18 @@ import ast
 import hashlib
 import importlib.util
 import inspect
+import json
 import linecache
 import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Any
 
 from harness.errors import RequestError
 from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
@@ -146,7 +148,8 @@ def _files(place: _Place, imported: str) -> Iterator[tuple[_Place, Path]]:
         yield place, file
 
 
-def _imports(source: bytes, package: str) -> set[str]:
+@lru_cache(maxsize=1024)
+def _imports(source: bytes, package: str) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -158,7 +161,7 @@ def _imports(source: bytes, package: str) -> set[str]:
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
         elif isinstance(node, ast.Call):
             names.add(imported_by(node))
-    return {name for name in names if name and "*" not in name}
+    return frozenset(name for name in names if name and "*" not in name)
 
 
 def code_digest(files: Iterable[Path]) -> str:
@@ -252,3 +255,13 @@ def file_digest(path: Path) -> str:
 def _file_digest(path: Path, modified: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def canonical(value: Any) -> str:
+    """JSON that is equal exactly when the value is."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+
+
+def content_hash(text: str) -> str:
+    """Sixteen hexadecimal digits that stand for the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

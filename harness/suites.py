@@ -122,7 +122,7 @@ def _split_commas(text: str) -> list[str]:
 
 def parse_value(text: str) -> Any:
     """What `key=value` means by its value."""
-    if text.lower() == "none":
+    if read_none(text) is None:
         # `position=none` is a word for some plugins and None for others; argument validation settles which
         return text
     if text.lower() in ("true", "false"):
@@ -131,6 +131,11 @@ def parse_value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+
+
+def read_none(value: Any) -> Any:
+    """None for the word `none`, by which it is written where there is only text; anything else as it is."""
+    return None if isinstance(value, str) and value.lower() == "none" else value
 
 
 def format_arguments(arguments: dict[str, Any]) -> str:
@@ -179,10 +184,6 @@ class Selection(Strict):
                 raise ValueError(f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)}")
         return training
 
-    def trained_so(self, training: Training) -> bool:
-        """Whether a model that was trained like this is meant."""
-        return all(getattr(training, k) == (None if v == "none" else v) for k, v in self.training.items())
-
     @model_validator(mode="after")
     def _leads_to_one_number(self) -> "Selection":
         if self.row is not None and self.relative_to is not None:
@@ -216,7 +217,7 @@ class Claim(Selection):
     """Fields of another selection to compare with, seed by seed; `none` unsets one."""
     factor: Finite = 1.0
     """Multiplies the other selection's number before it is compared."""
-    margin: Finite = Field(0.0, ge=0)
+    margin: Finite = Field(default=0.0, ge=0)
     """Numbers closer to the value than this decide nothing (for example the sampling error of an accuracy)."""
     seeds: Literal["every", "median", "best", "worst", "some"] = "every"
     """Of what the claim speaks: every seed (one clear counterexample refutes it), some seed (one clear example is
@@ -239,7 +240,7 @@ class Claim(Selection):
         if self.than is None:
             return None
         own = self._selected() | self.than
-        return Selection.model_validate({key: None if value == "none" else value for key, value in own.items()})
+        return Selection.model_validate({key: read_none(value) for key, value in own.items()})
 
     def _selected(self) -> dict[str, Any]:
         return self.model_dump(include=set(Selection.model_fields), exclude_none=True)
@@ -276,9 +277,9 @@ class Suite(Strict):
     name: Annotated[str, AfterValidator(_folder)] = "run"
     """What reports and the folder of its records are called; a file's own name if not said."""
     summary: str = ""
-    seeds: Count = Field(3, ge=1)
+    seeds: Count = Field(default=3, ge=1)
     """Seeds 0 to seeds - 1."""
-    examples: Count = Field(512, ge=1)
+    examples: Count = Field(default=512, ge=1)
     """Evaluation examples per condition."""
     training: dict[str, Any] = {}
     """Training settings for all experiments; they win over what the plugins recommend."""

@@ -79,13 +79,14 @@ def measure(order: Order) -> Timings:
     """The measurement itself, in this process."""
     import torch
 
-    from harness.build import build_model, build_task
+    from harness.build import TrialPlugins
     from harness.registry import default_registry, describe
 
     torch.set_num_threads(order.threads)
-    registry, trial = default_registry(), order.trial
-    interface = build_task(registry, trial).interface
-    model = build_model(registry, trial, interface)
+    trial = order.trial
+    plugins = TrialPlugins(default_registry(), trial)
+    interface = plugins.build_task().interface
+    model = plugins.build_model(interface)
 
     def finish() -> None:
         if trial.device != "cpu":

@@ -26,8 +26,8 @@ class Lookup(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         kinds = F.one_hot(tokens, VOCABULARY).float()
         query, key = torch.ones(*tokens.shape, 1), SHARP * is_key(tokens)[..., None]
-        two = [each[:, None].expand(-1, 2, -1, -1) for each in (query, key, kinds)]
-        heads = F.scaled_dot_product_attention(*two, is_causal=True)
+        q, k, v = (each[:, None].expand(-1, 2, -1, -1) for each in (query, key, kinds))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         mixed = torch.einsum("h,bhtv->btv", torch.tensor(self.listens), heads)
         return 20 * (mixed + self.remembers * kinds.cumsum(1))
 

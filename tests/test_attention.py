@@ -1,19 +1,25 @@
+# The call of a module gives Any.
+# mypy: no-warn-return-any
+
 import math
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 # By name, as many models do: what a module has imported must be seen too.
 from torch.nn.functional import scaled_dot_product_attention
 
 from harness.attention import (
+    CutCheck,
     attention_patterns,
     attention_shape,
     check_cut,
@@ -30,14 +36,14 @@ INF = math.inf
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _seed() -> None:
     torch.manual_seed(0)
 
 
 class Block(nn.Module):
     """Causal self-attention by hand, optionally with grouped queries."""
 
-    def __init__(self, heads=HEADS, groups=None):
+    def __init__(self, heads: int = HEADS, groups: int | None = None) -> None:
         super().__init__()
         self.heads, self.groups = heads, groups or heads
         self.query = nn.Linear(WIDTH, WIDTH)
@@ -45,14 +51,14 @@ class Block(nn.Module):
         self.value = nn.Linear(WIDTH, WIDTH * self.groups // heads)
         self.out = nn.Linear(WIDTH, WIDTH)
 
-    def split(self, x, heads):
+    def split(self, x: Tensor, heads: int) -> Tensor:
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-    def values(self, x):
+    def values(self, x: Tensor) -> Tensor:
         values = self.split(self.value(x), self.groups)
         return values.repeat_interleave(self.heads // self.groups, 1)
 
-    def forward(self, x, mask=None):
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         y = scaled_dot_product_attention(
             self.split(self.query(x), self.heads),
             self.split(self.key(x), self.groups),
@@ -65,14 +71,14 @@ class Block(nn.Module):
 
 
 class Handwritten(nn.Module):
-    def __init__(self, heads=(HEADS, HEADS), groups=None):
+    def __init__(self, heads: Sequence[int] = (HEADS, HEADS), groups: int | None = None) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCAB, WIDTH)
         self.positions = nn.Parameter(torch.randn(TIME, WIDTH))
         self.blocks = nn.ModuleList(Block(each, groups) for each in heads)
         self.out = nn.Linear(WIDTH, VOCAB)
 
-    def forward(self, tokens, mask=None):
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         x = self.embed(tokens) + self.positions
         for block in self.blocks:
             x = x + block(x, mask)
@@ -80,14 +86,14 @@ class Handwritten(nn.Module):
 
 
 class MultiHead(nn.Module):
-    def __init__(self, batch_first, need_weights):
+    def __init__(self, batch_first: bool, need_weights: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCAB, WIDTH)
         self.layers = nn.ModuleList(nn.MultiheadAttention(WIDTH, HEADS, batch_first=batch_first) for _ in range(LAYERS))
         self.batch_first, self.need_weights = batch_first, need_weights
         self.out = nn.Linear(WIDTH, VOCAB)
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Tensor:
         x = self.embed(tokens)
         x = x if self.batch_first else x.transpose(0, 1)
         mask = torch.ones(TIME, TIME, dtype=torch.bool).triu(1)
@@ -99,7 +105,7 @@ class MultiHead(nn.Module):
 class Encoder(nn.Module):
     """PyTorch's own Transformer, which knows nothing of the harness."""
 
-    def __init__(self, norm_first):
+    def __init__(self, norm_first: bool) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 32, batch_first=True, norm_first=norm_first)
         self.embed = nn.Embedding(VOCAB, WIDTH)
@@ -108,7 +114,7 @@ class Encoder(nn.Module):
             nn.init.normal_(parameter, std=0.3)
         self.out = nn.Linear(WIDTH, VOCAB)
 
-    def forward(self, tokens, padding=None):
+    def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
         mask = torch.ones(TIME, TIME, dtype=torch.bool).triu(1) if padding is None else None
         x = self.layers(self.embed(tokens), mask=mask, is_causal=mask is not None, src_key_padding_mask=padding)
         return self.out(x)
@@ -127,29 +133,31 @@ MODELS = {
 
 
 @pytest.fixture(params=MODELS)
-def model(request):
+def model(request: pytest.FixtureRequest) -> nn.Module:
     return MODELS[request.param]().eval()
 
 
-def tokens_of(batch=BATCH):
+def tokens_of(batch: int = BATCH) -> Tensor:
     return torch.randint(0, VOCAB, (batch, TIME))
 
 
-def swap(tokens, position):
+def swap(tokens: Tensor, position: Tensor) -> Tensor:
     swapped = tokens.clone()
     rows = torch.arange(len(tokens))
     swapped[rows, position] = (swapped[rows, position] + 1) % VOCAB
     return swapped
 
 
-def largest(a, b):
+def largest(a: Tensor, b: Tensor) -> float:
     return (a - b).abs().max().item()
 
 
 class TestObserve:
     @pytest.mark.parametrize("grad", ["no_grad", "inference_mode", "enable_grad"])
     @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-    def test_outputs_are_those_of_the_untouched_model(self, model, dtype, bound, grad):
+    def test_outputs_are_those_of_the_untouched_model(
+        self, model: nn.Module, dtype: torch.dtype, bound: float, grad: str
+    ) -> None:
         """Every layer is seen, in causal rows that sum to 1, and the outputs stay the fused kernel's."""
         model, tokens = model.to(dtype), tokens_of()
         with getattr(torch, grad)():
@@ -165,7 +173,9 @@ class TestObserve:
 
     @pytest.mark.parametrize("groups", [None, 2, 1])
     @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-    def test_pattern_times_values_is_the_output_of_a_block(self, groups, dtype, bound):
+    def test_pattern_times_values_is_the_output_of_a_block(
+        self, groups: int | None, dtype: torch.dtype, bound: float
+    ) -> None:
         """The recorded pattern is what the model used: times the values it is the untouched output."""
         block, x = Block(groups=groups).to(dtype), torch.randn(BATCH, TIME, WIDTH, dtype=dtype)
         with observe() as seen:
@@ -176,7 +186,9 @@ class TestObserve:
     @pytest.mark.parametrize("batch_first", [True, False])
     @pytest.mark.parametrize("need_weights", [True, False])
     @pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-    def test_pattern_times_values_is_the_output_of_multihead_attention(self, batch_first, need_weights, dtype, bound):
+    def test_pattern_times_values_is_the_output_of_multihead_attention(
+        self, batch_first: bool, need_weights: bool, dtype: torch.dtype, bound: float
+    ) -> None:
         """The same for `nn.MultiheadAttention`, whose returned weights are the recorded ones too."""
         layer = nn.MultiheadAttention(WIDTH, HEADS, batch_first=batch_first, dtype=dtype).eval()
         x = torch.randn(BATCH, TIME, WIDTH, dtype=dtype)
@@ -193,7 +205,7 @@ class TestObserve:
         if need_weights:
             assert torch.equal(weights, seen.patterns[0])
 
-    def test_unbatched_multihead_attention(self):
+    def test_unbatched_multihead_attention(self) -> None:
         """Without a batch axis the pattern still has one, and the returned weights do not."""
         layer, x = nn.MultiheadAttention(WIDTH, HEADS), torch.randn(TIME, WIDTH)
         plain, plain_weights = layer(x, x, x)
@@ -206,7 +218,7 @@ class TestObserve:
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
     @pytest.mark.parametrize("norm_first", [True, False])
     @pytest.mark.parametrize("grad", ["no_grad", "inference_mode", "enable_grad"])
-    def test_padding_of_an_encoder(self, norm_first, grad):
+    def test_padding_of_an_encoder(self, norm_first: bool, grad: str) -> None:
         """Padded keys get no weight, and real positions keep their outputs, fast path or not."""
         model, tokens = Encoder(norm_first).double().eval(), tokens_of()
         padding = torch.arange(TIME) >= torch.tensor([[TIME], [5], [2]])
@@ -219,11 +231,11 @@ class TestObserve:
         for pattern in seen.patterns:
             assert not pattern.masked_select(padding[:, None, None]).any()
 
-    def test_dropout_in_training(self):
+    def test_dropout_in_training(self) -> None:
         """Dropout stays active, and drops the same weights as in the untouched model for the same seed."""
         q, k, v = torch.randn(3, BATCH, HEADS, TIME, 5).double()
 
-        def attend(seed):
+        def attend(seed: int) -> Tensor:
             torch.manual_seed(seed)
             return F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
 
@@ -243,7 +255,7 @@ class TestObserve:
             assert largest(plain, observed) < 1e-6
 
     @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-    def test_half_precision(self, dtype):
+    def test_half_precision(self, dtype: torch.dtype) -> None:
         """Half precision comes back as it went in, computed in float32 like PyTorch's reference kernel."""
         q, k, v = torch.randn(3, BATCH, HEADS, TIME, 16).to(dtype)
         exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
@@ -254,7 +266,7 @@ class TestObserve:
         # One rounding at the end, no more; float32's own error tips it over in rare cases.
         assert (observed == exact.to(dtype)).double().mean() > 0.99
 
-    def test_autocast(self):
+    def test_autocast(self) -> None:
         """Under autocast the output has autocast's type, as without the observer."""
         q, k, v = torch.randn(3, BATCH, HEADS, TIME, 16)
         exact = F.scaled_dot_product_attention(*(each.bfloat16().double() for each in (q, k, v)))
@@ -265,7 +277,7 @@ class TestObserve:
         assert plain.dtype == observed.dtype == torch.bfloat16
         assert (observed == exact.bfloat16()).double().mean() > 0.99
 
-    def test_gradients_flow_through(self, model):
+    def test_gradients_flow_through(self, model: nn.Module) -> None:
         """Gradients under observation are the untouched model's, and reach the patterns."""
         model, tokens = model.double(), tokens_of()
         parameters = list(model.parameters())
@@ -277,17 +289,18 @@ class TestObserve:
             assert a is None or largest(a, b) < 1e-9 * (1 + a.abs().max())
         assert seen.patterns[0].requires_grad
 
-    def test_heads_may_differ_between_layers(self):
+    def test_heads_may_differ_between_layers(self) -> None:
         """Each layer is recorded with its own number of heads."""
         assert attention_shape(Handwritten(heads=(4, 2, 1)), tokens_of()) == (4, 2, 1)
 
-    def test_attention_from_other_positions_is_seen(self):
+    def test_attention_from_other_positions_is_seen(self) -> None:
         """Cross-attention has a pattern of queries by keys."""
+        q, k, v = (torch.randn(2, 4, t, 3) for t in (5, 7, 7))
         with observe() as seen:
-            F.scaled_dot_product_attention(*(torch.randn(2, 4, t, 3) for t in (5, 7, 7)))
+            F.scaled_dot_product_attention(q, k, v)
         assert seen.patterns[0].shape == (2, 4, 5, 7)
 
-    def test_causal_bias_of_torch(self):
+    def test_causal_bias_of_torch(self) -> None:
         """PyTorch's own bias objects, which hold no data, are understood."""
         from torch.nn.attention.bias import causal_lower_right
 
@@ -298,7 +311,7 @@ class TestObserve:
         assert largest(plain, observed) < 1e-6
         assert torch.equal(seen.patterns[0] > 0, torch.ones(2, 4, 5, 7).tril(2).bool())
 
-    def test_a_compiled_model_is_seen(self):
+    def test_a_compiled_model_is_seen(self) -> None:
         """`torch.compile` does not hide attention, before or inside the context."""
         model, tokens = Handwritten().eval(), tokens_of()
         compiled = torch.compile(model, backend="eager")
@@ -308,7 +321,7 @@ class TestObserve:
                 assert largest(compiled(tokens), plain) < 1e-5
             assert len(seen.patterns) == LAYERS
 
-    def test_models_without_attention(self):
+    def test_models_without_attention(self) -> None:
         """A model without such a call has no layers and no patterns, and cutting it is an error."""
         model, tokens = nn.Sequential(nn.Embedding(VOCAB, WIDTH), nn.Linear(WIDTH, VOCAB)), tokens_of()
         assert attention_shape(model, tokens) == ()
@@ -316,12 +329,12 @@ class TestObserve:
         with pytest.raises(RequestError, match="nothing was cut"), cut(edges_after(torch.tensor([1]), TIME)):
             model(tokens)
 
-    def test_models_that_offer_their_patterns(self):
+    def test_models_that_offer_their_patterns(self) -> None:
         """What a model shows itself is used where nothing is seen; it cannot be cut."""
         offered = torch.full((BATCH, 2, TIME, TIME), 1 / TIME)
 
         class Offers(nn.Embedding):
-            def attention_patterns(self, tokens):
+            def attention_patterns(self, tokens: Tensor) -> tuple[Tensor, ...]:
                 return (offered,)
 
         model = Offers(VOCAB, WIDTH)
@@ -347,11 +360,24 @@ class TestComputation:
         broadcast=st.booleans(),
         seed=st.integers(0, 2**16),
     )
-    def test_equals_torch(self, batch, heads, groups, queries, keys, width, mask, scale, axes, broadcast, seed):
+    def test_equals_torch(
+        self,
+        batch: int,
+        heads: int,
+        groups: int,
+        queries: int,
+        keys: int,
+        width: int,
+        mask: str,
+        scale: float | None,
+        axes: int,
+        broadcast: bool,
+        seed: int,
+    ) -> None:
         """The open computation is PyTorch's, for all shapes, masks and flags; rows without keys are 0."""
         generator = torch.Generator().manual_seed(seed)
 
-        def normal(*shape):
+        def normal(*shape: int) -> Tensor:
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
         grouped = axes >= 4
@@ -364,7 +390,7 @@ class TestComputation:
             normal(*inner, keys, width),
             normal(*inner, keys, 4),
         )
-        arguments = {"scale": scale, "is_causal": mask == "causal", "enable_gqa": grouped}
+        arguments: dict[str, Any] = {"scale": scale, "is_causal": mask == "causal", "enable_gqa": grouped}
         choice = torch.rand((*outer, queries, keys), generator=generator) > 0.4
         if mask == "bool":
             arguments["attn_mask"] = choice
@@ -383,7 +409,7 @@ class TestComputation:
         assert seen.patterns[0].shape == (size, count, queries, keys)
 
     @pytest.mark.parametrize("call", [torch.ops.aten.scaled_dot_product_attention, scaled_dot_product_attention])
-    def test_every_name_of_the_function_is_seen(self, call):
+    def test_every_name_of_the_function_is_seen(self, call: Callable[..., Tensor]) -> None:
         """Imported by name or called as an operator, it is the same function."""
         q = torch.randn(1, 1, 3, 2)
         with observe() as seen:
@@ -391,7 +417,7 @@ class TestComputation:
         assert len(seen.patterns) == 1
 
     @pytest.mark.parametrize("how", ["cut", "bool", "float"])
-    def test_rows_without_keys(self, how):
+    def test_rows_without_keys(self, how: str) -> None:
         """A query that may attend to nothing gets exactly 0, in the output, the pattern and the gradient."""
         q, k, v = (torch.randn(1, 2, 4, 3, requires_grad=True) for _ in range(3))
         edges = torch.zeros(1, 4, 4, dtype=torch.bool)
@@ -406,26 +432,27 @@ class TestComputation:
         out.sum().backward()
         assert not out[0, :, 2].any()
         assert not seen.patterns[0][0, :, 2].any()
+        assert q.grad is not None
         assert not q.grad[0, :, 2].any()
-        assert all(each.grad.isfinite().all() for each in (q, k, v))
+        assert all(each.grad is not None and each.grad.isfinite().all() for each in (q, k, v))
         assert out.isfinite().all()
 
 
 class TestCut:
     position = torch.tensor([2, 0, 5])
 
-    def check(self, model, edges, where=None):
+    def check(self, model: nn.Module, edges: Tensor, where: Tensor | None = None) -> CutCheck:
         tokens = tokens_of()
         return check_cut(model, tokens, swap(tokens, self.position), edges, where)
 
-    def test_the_full_cut_lets_exactly_nothing_through(self, model):
+    def test_the_full_cut_lets_exactly_nothing_through(self, model: nn.Module) -> None:
         """In float32, to the last bit: a swapped token changes nothing after it; the cut has an effect."""
         checked = self.check(model, edges_after(self.position, TIME))
         assert checked.leak.tolist() == [0.0] * BATCH
         assert checked.before.tolist() == [0.0] * BATCH
         assert (checked.effect > 1e-3).all()
 
-    def test_no_cut_leaks(self, model):
+    def test_no_cut_leaks(self, model: nn.Module) -> None:
         """The check sees the token when nothing is cut, and no effect, not even of rounding."""
         checked = self.check(model, torch.zeros(1, TIME, TIME, dtype=torch.bool))
         assert (checked.leak > 1e-3).all()
@@ -433,24 +460,25 @@ class TestCut:
         assert checked.effect.tolist() == [0.0] * BATCH
 
     @pytest.mark.parametrize("partial", [{"layer": 0}, {"layer": 1}, {"head": 2}, {"layer": 1, "head": 0}])
-    def test_a_cut_in_some_layers_or_heads_leaks(self, model, partial):
+    def test_a_cut_in_some_layers_or_heads_leaks(self, model: nn.Module, partial: dict[str, int]) -> None:
         """The token passes through what is left."""
         where = select(attention_shape(model, tokens_of()), **partial)
         assert (self.check(model, edges_after(self.position, TIME), where).leak > 1e-4).all()
 
-    def test_a_cut_at_one_query_leaks(self, model):
+    def test_a_cut_at_one_query_leaks(self, model: nn.Module) -> None:
         """Other queries hear of the token and pass it on."""
         query = torch.full((BATCH,), TIME - 1)
         assert (self.check(model, edges_at_query(query, self.position, TIME)).leak > 1e-4).all()
 
-    def test_a_cut_after_the_softmax_leaks(self):
+    def test_a_cut_after_the_softmax_leaks(self) -> None:
         """Zeroed weights still show the token in the normaliser of the others."""
         edges = edges_after(self.position, TIME)
 
         class Zeroes(Handwritten):
-            def forward(self, tokens):
+            def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
                 x = self.embed(tokens) + self.positions
-                block, eye = self.blocks[0], torch.eye(TIME)
+                eye = torch.eye(TIME)
+                block: Any = self.blocks[0]
                 q, k = block.split(block.query(x), HEADS), block.split(block.key(x), HEADS)
                 weights = F.scaled_dot_product_attention(q, k, eye, is_causal=True)
                 return self.out((weights * ~edges[:, None] @ block.values(x)).transpose(1, 2).flatten(2))
@@ -458,25 +486,25 @@ class TestCut:
         nothing = torch.zeros(1, TIME, TIME, dtype=torch.bool)
         assert (self.check(Zeroes().eval(), nothing).leak > 1e-5).all()
 
-    def test_a_model_that_is_not_causal_shows_it(self):
+    def test_a_model_that_is_not_causal_shows_it(self) -> None:
         """A swapped token changes what stands before it in an encoder without a mask."""
 
         class Bidirectional(Encoder):
-            def forward(self, tokens):
+            def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
                 return self.out(self.layers(self.embed(tokens)))
 
         checked = self.check(Bidirectional(False).eval(), edges_after(self.position, TIME))
         assert checked.before[1] == 0.0  # nothing stands before position 0
         assert (checked.before[[0, 2]] > 1e-4).all()
 
-    def test_several_keys_at_once(self, model):
+    def test_several_keys_at_once(self, model: nn.Module) -> None:
         """A mask of keys cuts them all: both swapped, nothing comes through between and after them."""
         tokens = tokens_of()
         swapped = swap(swap(tokens, torch.tensor([1, 1, 1])), torch.tensor([4, 4, 4]))
         checked = check_cut(model, tokens, swapped, edges_after(tokens != swapped, TIME))
         assert checked.leak.tolist() == [0.0] * BATCH
 
-    def test_vectors_in_and_infinities_out(self):
+    def test_vectors_in_and_infinities_out(self) -> None:
         """Input may be vectors, and outputs that are -inf on both sides do not differ; NaN proves nothing."""
         block, vectors = Block(), torch.randn(BATCH, TIME, WIDTH)
         swapped, edges = vectors.clone(), edges_after(self.position, TIME)
@@ -486,7 +514,7 @@ class TestCut:
         assert checked.effect.isfinite().all()
         assert check_cut(lambda x: block(x) * math.nan, vectors, swapped, edges).leak.isnan().all()
 
-    def test_cuts_of_many_examples_equal_the_same_cuts_one_by_one(self, model):
+    def test_cuts_of_many_examples_equal_the_same_cuts_one_by_one(self, model: nn.Module) -> None:
         """Edges, layers and heads of each example are its own."""
         model, tokens = model.double(), tokens_of(1).expand(4, -1)
         edges = edges_after(torch.tensor([0, 2, 2, 3]), TIME)
@@ -503,7 +531,7 @@ class TestCut:
             assert torch.equal(pattern == 0, removed | torch.ones(TIME, TIME, dtype=torch.bool).triu(1))
         assert all(largest(a, b) > 1e-6 for i, a in enumerate(together) for b in together[:i])
 
-    def test_equals_a_float_mask(self):
+    def test_equals_a_float_mask(self) -> None:
         """The cut is the one a model makes itself by adding -inf to its scores."""
         model, tokens = Handwritten().double().eval(), tokens_of()
         edges = edges_after(self.position, TIME)
@@ -517,7 +545,7 @@ class TestCut:
         for pattern in seen.patterns:
             assert torch.equal(pattern == 0, mask == -INF)
 
-    def test_returned_weights_are_cut(self):
+    def test_returned_weights_are_cut(self) -> None:
         """`nn.MultiheadAttention` returns the weights it used."""
         layer, x = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True).eval(), torch.randn(1, TIME, WIDTH)
         with torch.no_grad(), cut(edges_after(torch.tensor([2]), TIME)):
@@ -525,7 +553,7 @@ class TestCut:
         assert weights[0, :3, 2].all()
         assert not weights[0, 3:, 2].any()
 
-    def test_contexts_nest_in_any_order(self, model):
+    def test_contexts_nest_in_any_order(self, model: nn.Module) -> None:
         """Two cuts cut both, and every observer sees what is left, wherever it stands."""
         tokens = tokens_of()
         one, two = edges_after(torch.tensor([1]), TIME), edges_after(torch.tensor([3]), TIME)
@@ -541,7 +569,7 @@ class TestCut:
             assert all(map(torch.equal, seen.patterns, expected.patterns))
         assert not torch.equal(after.patterns[0], expected.patterns[0])
 
-    def test_a_context_ends_inside_another(self):
+    def test_a_context_ends_inside_another(self) -> None:
         """What is closed sees and cuts no more, while what is around it goes on."""
         model, tokens = Handwritten().eval(), tokens_of()
         with torch.no_grad(), observe() as outer:
@@ -552,7 +580,7 @@ class TestCut:
         assert len(inner.patterns) == LAYERS
         assert len(outer.patterns) == 3 * LAYERS
 
-    def test_one_pattern_for_all_examples_can_be_cut_in_each(self):
+    def test_one_pattern_for_all_examples_can_be_cut_in_each(self) -> None:
         """Queries and keys without examples of their own are spread over those of the values."""
         q, v = torch.randn(1, 2, TIME, 3), torch.randn(BATCH, 2, TIME, 3)
         edges = edges_after(self.position, TIME)
@@ -560,7 +588,7 @@ class TestCut:
             F.scaled_dot_product_attention(q, q, v)
         assert torch.equal(seen.patterns[0] == 0, edges[:, None].expand(-1, 2, -1, -1))
 
-    def test_a_layer_that_is_left_out_may_have_any_shape(self):
+    def test_a_layer_that_is_left_out_may_have_any_shape(self) -> None:
         """Cross-attention stays whole when `where` chooses the other layers."""
         q, k = torch.randn(1, 2, TIME, 3), torch.randn(1, 2, 5, 3)
         with cut(edges_after(torch.tensor([1]), TIME), select((2, 2), layer=0)), observe() as seen:
@@ -571,24 +599,24 @@ class TestCut:
 
 
 class TestEdges:
-    def test_after(self):
+    def test_after(self) -> None:
         """One example: position 1 of 4 is hidden from queries 2 and 3, and still sees itself."""
         assert edges_after(torch.tensor([1]), 4).int().tolist() == [
             [[0, 0, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]
         ]
 
-    def test_after_a_mask(self):
+    def test_after_a_mask(self) -> None:
         """Several keys of one example, each hidden from what follows it."""
         assert edges_after(torch.tensor([[True, False, True, False]]), 4).int().tolist() == [
             [[0, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 1, 0]]
         ]
 
-    def test_at_query(self):
+    def test_at_query(self) -> None:
         """One edge per example."""
         edges = edges_at_query(torch.tensor([3, 2]), torch.tensor([1, 0]), 4)
         assert edges.nonzero().tolist() == [[0, 3, 1], [1, 2, 0]]
 
-    def test_select(self):
+    def test_select(self) -> None:
         """All, a layer, a head of every layer, a head of a layer; no head that a layer lacks."""
         assert select((2, 1)).int().tolist() == [[[1, 1], [1, 0]]]
         assert select((2, 1), layer=0).int().tolist() == [[[1, 1], [0, 0]]]
@@ -597,7 +625,7 @@ class TestEdges:
 
 
 class TestNothingIsReplaced:
-    def state(self):
+    def state(self) -> tuple[object, ...]:
         return (
             F.scaled_dot_product_attention,
             F.multi_head_attention_forward,
@@ -606,13 +634,13 @@ class TestNothingIsReplaced:
             torch._C._len_torch_function_stack(),
         )
 
-    def kernels(self, model, tokens):
+    def kernels(self, model: Callable[[Tensor], Tensor], tokens: Tensor) -> set[str]:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             model(tokens)
         return {event.key for event in profile.key_averages()}
 
     @pytest.mark.parametrize("failing", [False, True])
-    def test_outside(self, failing):
+    def test_outside(self, failing: bool) -> None:
         """After the context, however it was left, PyTorch is as it was and runs its fused kernels."""
         before = self.state()
         tokens, causal, encoder = tokens_of(), Handwritten().eval(), Encoder(False).eval()
@@ -635,12 +663,12 @@ class TestNothingIsReplaced:
             causal(tokens)
         assert len(seen.patterns) == LAYERS  # and a later context starts afresh
 
-    def test_other_threads(self):
+    def test_other_threads(self) -> None:
         """A thread beside the one that observes runs the fused kernel, and sees its own calls if it asks."""
         q, layer = torch.randn(1, 1, 3, 2), nn.MultiheadAttention(2, 1)
-        theirs = []
+        theirs: list[Tensor] = []
 
-        def beside():
+        def beside() -> None:
             scaled_dot_product_attention(q, q, q)
             layer(q[0], q[0], q[0])
             with observe() as seen:
@@ -654,7 +682,7 @@ class TestNothingIsReplaced:
         assert seen.patterns == []
         assert len(theirs) == 1
 
-    def test_dynamo_is_not_imported(self):
+    def test_dynamo_is_not_imported(self) -> None:
         """Observing costs no import of the compiler (seconds) where nothing has been compiled."""
         code = (
             "import sys, torch\nfrom harness.attention import observe\n"
@@ -667,7 +695,7 @@ class TestNothingIsReplaced:
 class TestErrors:
     edges = torch.zeros(1, TIME, TIME, dtype=torch.bool)
 
-    def test_positions(self):
+    def test_positions(self) -> None:
         """A position that does not exist is named, with what exists."""
         with pytest.raises(RequestError, match=r"position 8 .* example 1 has 8 \(positions 0 to 7\)"):
             edges_after(torch.tensor([1, 8]), TIME)
@@ -676,7 +704,7 @@ class TestErrors:
         with pytest.raises(RequestError, match="for 5 positions, but the sequence has 8"):
             edges_after(torch.ones(2, 5, dtype=torch.bool), TIME)
 
-    def test_layers_and_heads(self):
+    def test_layers_and_heads(self) -> None:
         """A layer or head that does not exist is named, with what exists."""
         with pytest.raises(RequestError, match=r"layer 2 .* the model has 2 \(layers 0 to 1\)"):
             select((4, 4), layer=2)
@@ -694,26 +722,26 @@ class TestErrors:
             ((3, 3), "among 3 heads, but layer 0 has 4"),
         ],
     )
-    def test_where_that_does_not_fit(self, shape, message):
+    def test_where_that_does_not_fit(self, shape: tuple[int, ...], message: str) -> None:
         """`where` made for another model is refused."""
         with pytest.raises(RequestError, match=message), cut(self.edges, select(shape)):
             Handwritten()(tokens_of())
 
-    def test_where_is_for_one_pass(self):
+    def test_where_is_for_one_pass(self) -> None:
         """A second forward pass under `where` is refused, since its layers would be counted on."""
         model, tokens = Handwritten(), tokens_of()
         with pytest.raises(RequestError, match="one forward pass"), cut(self.edges, select((4, 4))):
             _ = model(tokens), model(tokens)
 
     @pytest.mark.parametrize(("queries", "keys"), [(TIME, 5), (1, TIME), (5, 5)])
-    def test_patterns_that_are_not_over_the_sequence(self, queries, keys):
+    def test_patterns_that_are_not_over_the_sequence(self, queries: int, keys: int) -> None:
         """Cross-attention and caches cannot be cut by token position."""
         q, k = torch.randn(1, 2, queries, 3), torch.randn(1, 2, keys, 3)
         message = f"layer 0 attends from {queries} queries to {keys} keys, but .* from 8 queries to 8 keys"
         with pytest.raises(RequestError, match=message), cut(self.edges):
             F.scaled_dot_product_attention(q, k, k)
 
-    def test_other_numbers_of_examples(self):
+    def test_other_numbers_of_examples(self) -> None:
         """Edges of other examples are refused."""
         with (
             pytest.raises(RequestError, match="for 2 examples, but layer 0 has 3"),
@@ -721,7 +749,7 @@ class TestErrors:
         ):
             Handwritten()(tokens_of())
 
-    def test_nothing_swapped(self):
+    def test_nothing_swapped(self) -> None:
         """A check without a swapped token would prove anything."""
         tokens = tokens_of()
         swapped = tokens.clone()

@@ -79,7 +79,8 @@ def test_the_calling_module_is_the_innermost_registered_one() -> None:
             self.hidden = [Attend()]
 
         def forward(self, tokens: Tensor) -> Tensor:
-            return self.hidden[0](F.one_hot(tokens, 8).float())
+            attended: Tensor = self.hidden[0](F.one_hot(tokens, 8).float())
+            return attended
 
     with observe() as seen:
         nn.Sequential(Hides())(TOKENS % 8)

@@ -4,7 +4,7 @@ import pytest
 
 from harness.registry import Entry, default_registry
 from harness.suites import Request
-from harness.targets import load
+from harness.targets import load_definition
 from harness.testing import check_model
 from harness.testing.installed import check_one, why_not_built
 
@@ -14,7 +14,7 @@ BUILT_IN = [(kind, entry) for kind in ("model", "task", "probe") for entry in de
 @pytest.mark.parametrize(("kind", "entry"), BUILT_IN, ids=lambda each: getattr(each, "qualified", each))
 def test_built_in_plugins_pass(kind: str, entry: Entry) -> None:
     """Whatever is registered, except what cannot be built without arguments."""
-    if reason := why_not_built(load(entry), Request(name=entry.spec.name)):
+    if reason := why_not_built(load_definition(entry), Request(name=entry.spec.name)):
         pytest.skip(reason)
     report = check_one(default_registry(), kind, entry.qualified)
     assert report.ok, str(report)

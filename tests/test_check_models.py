@@ -1,13 +1,17 @@
 """Checks of models catch what they are for, name it, and pass what is right."""
 
+# The call of a module gives Any.
+# mypy: no-warn-return-any
+
 import types
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import PositiveInt
-from torch import nn
+from torch import Tensor, nn
 
 from harness.contracts import Condition, Interface, Skip
 from harness.testing import MODEL_CHECKS, check_model
@@ -23,15 +27,15 @@ class Base(nn.Module):
         self.embedding = nn.Embedding(vocab_size, 8)
         self.head = nn.Linear(8, vocab_size)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return self.head(self.mix(self.embedding(tokens)))
 
 
 class Untyped(Base):
-    def __init__(self, vocab_size, width=3) -> None:
+    def __init__(self, vocab_size, width=3) -> None:  # type: ignore[no-untyped-def]  # its mistake
         super().__init__(vocab_size)
 
 
@@ -45,22 +49,22 @@ class BadAdvice(Base):
 
 
 class LastOnly(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return super().forward(tokens)[:, -1]
 
 
 class WithState(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return super().forward(tokens), None
 
 
 class NotFinite(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return super().forward(tokens) / 0
 
 
 class Whole(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return tokens[..., None].expand(-1, -1, self.head.out_features)
 
 
@@ -70,14 +74,14 @@ class NoModule:
 
 
 class Overwrites(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         outputs = super().forward(tokens)
         tokens[:, 0] = 0
         return outputs
 
 
 class Noise(nn.Module):
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Any:
         return x + 0.01 * torch.randn_like(x)
 
 
@@ -86,17 +90,17 @@ class Random(Base):
         super().__init__(vocab_size)
         self.noise = Noise()
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.noise(x)
 
 
 class DropsAlways(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return F.dropout(x, 0.5)
 
 
 class RandomOutsideTorch(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x * np.random.rand()
 
 
@@ -108,7 +112,7 @@ class Remembers(Base):
         self.rnn = nn.GRU(8, 8, batch_first=True)
         self.state = None
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         states, last = self.rnn(x, self.state)
         self.state = last.detach()[:, :1].repeat(1, x.shape[0], 1) if self.state is None else self.state
         return states
@@ -117,17 +121,19 @@ class Remembers(Base):
 class Counts(Base):
     """Remembers in a buffer, whatever the batch's size."""
 
+    calls: Tensor
+
     def __init__(self, vocab_size: int) -> None:
         super().__init__(vocab_size)
         self.register_buffer("calls", torch.zeros(()))
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         self.calls += 1
         return x * self.calls
 
 
 class CountsSilently(Counts):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         self.calls += 1
         return x
 
@@ -139,12 +145,12 @@ class BatchStatistics(Base):
         super().__init__(vocab_size)
         self.norm = nn.BatchNorm1d(8, track_running_stats=False)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.norm(x.transpose(1, 2)).transpose(1, 2)
 
 
 class BatchMean(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x - x.mean(0)
 
 
@@ -156,7 +162,7 @@ class OneAhead(nn.Module):
         self.ahead = ahead
         self.qkv = nn.Linear(8, 24)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Any:
         query, key, value = self.qkv(x).chunk(3, dim=-1)
         visible = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril(self.ahead)
         return F.scaled_dot_product_attention(query[:, None], key[:, None], value[:, None], attn_mask=visible)[:, 0]
@@ -169,7 +175,7 @@ class LooksAhead(Base):
         super().__init__(vocab_size)
         self.attention = OneAhead(self.ahead)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + self.attention(x)
 
 
@@ -180,7 +186,7 @@ class LooksAheadBehindZero(LooksAhead):
         super().__init__(vocab_size)
         self.gate = nn.Parameter(torch.zeros(()))
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + self.gate * self.attention(x)
 
 
@@ -189,7 +195,7 @@ class Bidirectional(Base):
         super().__init__(vocab_size)
         self.rnn = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.rnn(x)[0]
 
 
@@ -198,7 +204,7 @@ class CentredConvolution(Base):
         super().__init__(vocab_size)
         self.conv = nn.Conv1d(8, 8, 3, padding=1)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.conv(x.mT).mT
 
 
@@ -207,7 +213,7 @@ class AheadLater(Base):
 
     beyond = 13
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + x.roll(-1, 1) if x.shape[1] > self.beyond else x
 
 
@@ -216,7 +222,7 @@ class ScalesLater(Base):
 
     beyond = 13
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         base = 100.0 if x.shape[1] <= self.beyond else 400.0
         angle = torch.arange(x.shape[1], dtype=x.dtype, device=x.device) * base**-0.5
         return (x * angle.cos()[:, None]).cumsum(1)
@@ -225,7 +231,7 @@ class ScalesLater(Base):
 class AheadBehindMask(LooksAhead):
     """The same, with an id that is never right: its outputs dwarf all others."""
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         outputs = super().forward(tokens)
         return torch.cat([torch.full_like(outputs[..., :1], -1e30), outputs[..., 1:]], -1)
 
@@ -233,21 +239,21 @@ class AheadBehindMask(LooksAhead):
 class ReturnsNothing(Base):
     """Its `train` and `eval` give back no model, which nobody needs."""
 
-    def train(self, mode=True):
+    def train(self, mode: bool = True) -> None:  # type: ignore[override]  # its mistake
         super().train(mode)
 
 
 class OnlyAt(Base):
     """Sees ahead in sequences of 21 tokens and in no others."""
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + x.roll(-1, 1) if x.shape[1] == 21 else x
 
 
 class Chaos(Base):
     """A logistic map, which makes everything of a difference in the last bit."""
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         states, state = [], x[:, 0].sigmoid() * (1 + x.shape[1] * torch.finfo(x.dtype).eps)
         for step in x.unbind(1):
             state = (4 * state * (1 - state) * (1 - 1e-6 * step.sigmoid())).clamp(0, 1)
@@ -256,12 +262,12 @@ class Chaos(Base):
 
 
 class Probabilities(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return super().forward(tokens).softmax(-1)
 
 
 class LogProbabilities(Base):
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return super().forward(tokens).log_softmax(-1)
 
 
@@ -272,7 +278,7 @@ class Complex(Base):
         super().__init__(vocab_size)
         self.turn = nn.Parameter(0.5 * torch.exp(1j * torch.rand(8)))
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         states, state = [], torch.zeros_like(x[:, 0] * self.turn)
         for step in x.unbind(1):
             state = self.turn * state + step
@@ -287,7 +293,7 @@ class BidirectionalInAList(Base):
         super().__init__(vocab_size)
         self.layers = nn.ModuleList([nn.LSTM(8, 4, batch_first=True, bidirectional=True)])
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.layers[0](x)[0]
 
 
@@ -308,21 +314,21 @@ class Misspelt(Bidirectional):
 
 
 class DividesByLength(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x.cumsum(1) / x.shape[1]
 
 
 class FalsePadding(Base):
     padding_token = 0
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + x.sum(1, keepdim=True)
 
 
 class Padded(FalsePadding):
     """Sees the whole sequence, but for its padding."""
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         real = (tokens != 0)[..., None]
         return self.head(self.mix(self.embedding(tokens) * real))
 
@@ -334,7 +340,7 @@ class Limited(Base):
         super().__init__(vocab_size)
         self.positions = nn.Embedding(40, 8)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + self.positions(torch.arange(x.shape[1], device=x.device))
 
 
@@ -360,7 +366,7 @@ class Unused(Base):
 
 
 class Detached(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x.detach()
 
 
@@ -371,7 +377,7 @@ class Unsaved(Base):
         super().__init__(vocab_size)
         self.projection = torch.randn(8, 8).tolist()
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x @ torch.tensor(self.projection, dtype=x.dtype, device=x.device)
 
 
@@ -382,7 +388,7 @@ class InAList(Base):
         super().__init__(vocab_size)
         self.layers = [nn.Linear(8, 8)]
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return self.layers[0](x)
 
 
@@ -395,24 +401,24 @@ class TwoEmbeddings(Base):
         super().__init__(vocab_size)
         self.second = nn.Embedding(vocab_size, 8)
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         return self.head(self.embedding(tokens) + self.second(tokens))
 
 
 class HiddenAttention(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         scores = x @ x.mT
         earlier = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).tril()
         return scores.masked_fill(~earlier, -torch.inf).softmax(-1) @ x
 
 
 class WrongPatterns(Base):
-    def attention_patterns(self, tokens):
+    def attention_patterns(self, tokens: Tensor) -> list[Tensor]:
         return [torch.ones(len(tokens), 1, tokens.shape[1], tokens.shape[1])]
 
 
 class RightPatterns(HiddenAttention):
-    def attention_patterns(self, tokens):
+    def attention_patterns(self, tokens: Tensor) -> list[Tensor]:
         x = self.embedding(tokens)
         earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
         return [(x @ x.mT).masked_fill(~earlier, -torch.inf).softmax(-1)[:, None]]
@@ -421,14 +427,14 @@ class RightPatterns(HiddenAttention):
 class Sinks(RightPatterns):
     """A quarter of its attention goes to no token."""
 
-    def attention_patterns(self, tokens):
+    def attention_patterns(self, tokens: Tensor) -> list[Tensor]:
         return [0.75 * pattern for pattern in super().attention_patterns(tokens)]
 
 
 class Registers(Attending):
     """A second kind of attention, to vectors of its own."""
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         outputs = super().forward(tokens)
         memory = torch.ones(len(tokens), 1, 3, outputs.shape[2], dtype=outputs.dtype)
         return outputs + F.scaled_dot_product_attention(outputs[:, None], memory, memory)[:, 0]
@@ -437,7 +443,7 @@ class Registers(Attending):
 class SinglePrecision(Base):
     """Makes a float32 matrix in the middle, which meets bfloat16."""
 
-    def forward(self, tokens):
+    def forward(self, tokens: Tensor) -> Any:
         x = self.head(self.embedding(tokens))
         if x.dtype == torch.bfloat16:
             raise RuntimeError("expected scalar type Float but found BFloat16")
@@ -451,12 +457,12 @@ class LeftBehind(Base):
         super().__init__(vocab_size)
         self.table = torch.ones(512, 8)
 
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x * self.table[: x.shape[1]]
 
 
 class MadeOnTheCpu(Base):
-    def mix(self, x):
+    def mix(self, x: Tensor) -> Tensor:
         return x + torch.arange(x.shape[1])[:, None]
 
 
@@ -522,7 +528,17 @@ def test_a_wrong_model_is_caught_by_the_check_for_it(model: type, name: str, sai
     assert "test_check_models.py:" in result.where
 
 
-ALONE = (Random, Remembers, BatchStatistics, LooksAhead, Bidirectional, DividesByLength, Unused, LeftBehind, Overwrites)
+ALONE: tuple[type, ...] = (
+    Random,
+    Remembers,
+    BatchStatistics,
+    LooksAhead,
+    Bidirectional,
+    DividesByLength,
+    Unused,
+    LeftBehind,
+    Overwrites,
+)
 ALONE += (AheadLater, ScalesLater, Probabilities)
 
 
@@ -539,7 +555,7 @@ def test_one_mistake_is_one_failure(model: type) -> None:
 @pytest.mark.parametrize("ahead", [1, 2, 5])
 def test_how_far_a_model_looks_ahead_is_said(ahead: int) -> None:
     """The number of tokens, not just that it does."""
-    model = type("Ahead", (LooksAhead,), {"ahead": ahead})
+    model: Any = type("Ahead", (LooksAhead,), {"ahead": ahead})
     model.__init__ = lambda self, vocab_size: LooksAhead.__init__(self, vocab_size)
     model.__init__.__annotations__ = {"vocab_size": int}
     tokens = "1 token" if ahead == 1 else f"{ahead} tokens"
@@ -548,9 +564,9 @@ def test_how_far_a_model_looks_ahead_is_said(ahead: int) -> None:
 
 @pytest.mark.parametrize("beyond", [12, 13, 15, 16, 63, 64, 127, 200])
 @pytest.mark.parametrize(("model", "check"), [(AheadLater, "causal"), (ScalesLater, "prefixes")])
-def test_what_changes_with_the_length_is_caught_at_any_length(model: type, check: str, beyond: int) -> None:
+def test_what_changes_with_the_length_is_caught_at_any_length(model: Any, check: str, beyond: int) -> None:
     """Not at the length of the short witness alone."""
-    kind = type("Later", (model,), {"beyond": beyond})
+    kind: Any = type("Later", (model,), {"beyond": beyond})
     kind.__init__ = lambda self, vocab_size: model.__init__(self, vocab_size)
     kind.__init__.__annotations__ = {"vocab_size": int}
     assert model_checker(kind).result(check).status == "failed"
@@ -560,7 +576,7 @@ def test_the_lengths_of_a_task_are_looked_at() -> None:
     """And the longest that a model takes."""
 
     class Asks21(Marked):
-        def conditions(self):
+        def conditions(self) -> list[Condition]:
             return [Condition(distance, inside=True) for distance in (1, 19)]
 
     assert model_checker(OnlyAt).result("causal").status == "passed"
@@ -595,7 +611,7 @@ def test_a_pretrained_model_is_checked_with_its_own_vocabulary() -> None:
 
     class Known(Unknown):
         @staticmethod
-        def tokenizer():
+        def tokenizer() -> types.SimpleNamespace:
             return types.SimpleNamespace(size=17)
 
     class Refuses(Known):
@@ -647,10 +663,10 @@ def test_what_a_model_claims_is_checked_and_said() -> None:
 
 def test_checks_leave_the_random_state_alone() -> None:
     """Whoever checks a model in a notebook draws the same numbers afterwards."""
-    states = (torch.get_rng_state(), np.random.get_state()[1].copy())
+    states = (torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].copy())
     check_model(Base)
     assert torch.equal(states[0], torch.get_rng_state())
-    assert (states[1] == np.random.get_state()[1]).all()
+    assert (states[1] == np.random.get_state(legacy=False)["state"]["key"]).all()
 
 
 def test_every_check_of_a_model_has_a_model_that_fails_it() -> None:

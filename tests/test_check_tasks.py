@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 import random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import PositiveInt
+from torch import Tensor
 
 from harness import Batch, Condition, Interface, Metric, Task
 from harness.testing import TASK_CHECKS, check_task
@@ -27,7 +29,7 @@ def replace(batch: Any, **values: Any) -> Any:
 
 
 class Untyped(Marked):
-    def __init__(self, size=3) -> None:
+    def __init__(self, size=3) -> None:  # type: ignore[no-untyped-def]  # its mistake
         pass
 
 
@@ -41,7 +43,7 @@ class BadAdvice(Marked):
 
 
 class NoInterface(Marked):
-    interface = None
+    interface = None  # type: ignore[assignment]  # its mistake
 
 
 class NoMetrics(Marked):
@@ -53,52 +55,52 @@ class NotATask:
 
 
 class NoConditions(Marked):
-    def conditions(self):
+    def conditions(self) -> Sequence[Condition]:
         return []
 
 
 class TwiceTheSame(Marked):
-    def conditions(self):
+    def conditions(self) -> Sequence[Condition]:
         return [Condition(1, inside=True), Condition(1, inside=True)]
 
 
 class OutOfOrder(Marked):
-    def conditions(self):
+    def conditions(self) -> Sequence[Condition]:
         return [Condition(4, inside=True), Condition(1, inside=True)]
 
 
 class AllBeyond(Marked):
-    def conditions(self):
+    def conditions(self) -> Sequence[Condition]:
         return [Condition(8, inside=False)]
 
 
 class Changed(Marked):
     """Changes what `_draw` gives."""
 
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return batch
 
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Any:
         return self.change(super()._draw(size, distance, group, generator))
 
 
 class ShortTargets(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, targets=batch.targets[:, :-1])
 
 
 class FloatTokens(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, tokens=batch.tokens.float())
 
 
 class CueOfAnotherSize(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, cue=batch.cue[:-1])
 
 
 class NoBatch(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return batch.tokens
 
 
@@ -111,108 +113,108 @@ class UnknownRole(Marked):
 
 
 class LeftPadded(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, mask=batch.mask.index_fill(1, torch.tensor([0]), False))
 
 
 class TargetsOnPadding(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, mask=batch.mask.index_fill(1, torch.tensor([batch.mask.shape[1] - 1]), False))
 
 
 class NoTargets(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, targets=torch.full_like(batch.targets, -100))
 
 
 class CueOutside(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, cue=batch.cue + batch.tokens.shape[1])
 
 
 class QueryTooEarly(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, query=batch.query - 1)
 
 
 class CueOffByOne(Changed):
     """Marks the token after the one that holds the answer."""
 
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, cue=batch.cue + 1)
 
 
 class CueNowhere(Changed):
     """Counts from the end, where -1 says that there is none."""
 
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, cue=batch.cue - 2)
 
 
 class SomeUnmarked(Changed):
     """Every third example has neither cue nor query."""
 
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         without = torch.arange(len(batch)) % 3 == 0
         return replace(batch, cue=batch.cue.masked_fill(without, -1), query=batch.query.masked_fill(without, -1))
 
 
 class SomeQueriesTooEarly(SomeUnmarked):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return super().change(replace(batch, query=batch.query - 1))
 
 
 class SomeCuesOffByOne(SomeUnmarked):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return super().change(replace(batch, cue=batch.cue + 1))
 
 
 class AllUnmarked(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, cue=torch.full_like(batch.cue, -1), query=torch.full_like(batch.query, -1))
 
 
 class CueAlone(Changed):
-    def change(self, batch):
+    def change(self, batch: Any) -> Any:
         return replace(batch, query=None)
 
 
 class SamePartners(Marked):
-    def partners(self, batch, generator):
+    def partners(self, batch: Batch, generator: torch.Generator) -> Tensor:
         return torch.arange(len(batch)).roll(ANSWERS)
 
 
 class OwnSeed(Marked):
     """Draws from numpy's generator, which the harness does not hand in."""
 
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
         batch = super()._draw(size, distance, group, generator)
         batch.tokens[:, 1:-1] = torch.tensor(np.random.default_rng().integers(4, 8, (size, distance)))
         return batch
 
 
 class AlwaysSeedZero(Marked):
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
         return super()._draw(size, distance, group, torch.Generator().manual_seed(0))
 
-    def train(self, batch_size, generator):
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         return super().train(batch_size, torch.Generator().manual_seed(0))
 
 
 class SameTestSet(Marked):
-    def evaluate(self, condition, examples, generator):
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         return super().evaluate(condition, examples, torch.Generator().manual_seed(0))
 
 
 class GlobalState(Marked):
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
         batch = super()._draw(size, distance, group, generator)
         batch.tokens[:, 1:-1] = torch.randint(4, 8, (size, distance))
         return batch
 
 
 class PythonState(Marked):
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
         batch = super()._draw(size, distance, group, generator)
         for row in batch.tokens:
             row[1:-1] = random.randint(4, 7)
@@ -222,13 +224,13 @@ class PythonState(Marked):
 class SeedsGlobally(Marked):
     """Repeatable, but resets the random state of everybody."""
 
-    def _draw(self, size, distance, group, generator):
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
         torch.manual_seed(generator.initial_seed())
         return super()._draw(size, distance, group, generator)
 
 
 class Ends(Marked):
-    def train(self, batch_size, generator):
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         yield from itertools.islice(super().train(batch_size, generator), 3)
 
 
@@ -236,14 +238,14 @@ class Finite(Marked):
     """Twenty examples, which start over in a new order."""
 
     def __init__(self, examples: int = 20) -> None:
-        self.examples = examples
+        self.examples: int = examples
 
-    def train(self, batch_size, generator):
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:
             for rows in torch.randperm(self.examples, generator=generator).split(batch_size):
                 yield self.chosen(rows, generator)
 
-    def chosen(self, rows, generator):
+    def chosen(self, rows: Tensor, generator: torch.Generator) -> Batch:
         batch = self._draw(len(rows), 2, "", generator)
         batch.tokens[:, 1], batch.tokens[:, 2] = 4 + rows % 4, 4 + rows // 8
         batch.tokens[:, 0] = batch.targets[:, -1] = rows // 2 % 4
@@ -253,7 +255,7 @@ class Finite(Marked):
 class Across(Finite):
     """Batches run across the end of a pass."""
 
-    def train(self, batch_size, generator):
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         orders = torch.cat([torch.randperm(self.examples, generator=generator) for _ in range(40)])
         while True:
             for rows in orders.split(batch_size):
@@ -263,61 +265,61 @@ class Across(Finite):
 class Redrawn(Finite):
     """Draws each batch from the set anew."""
 
-    def chosen(self, rows, generator):
+    def chosen(self, rows: Tensor, generator: torch.Generator) -> Batch:
         return super().chosen(torch.randint(self.examples, rows.shape, generator=generator), generator)
 
 
 class ExtraMetric(Marked):
-    def summarise(self, scores):
+    def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         return {**super().summarise(scores), "loss": 1.0}
 
 
 class OneScore(Marked):
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"accuracy": super().score(outputs, batch)["accuracy"].mean()}
 
 
 class Centred(Marked):
     """Scores each example relative to the others."""
 
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         right = super().score(outputs, batch)["accuracy"]
         return {"accuracy": right - right.mean()}
 
 
 class WrongLoss(Marked):
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return -super().loss(outputs, batch)
 
 
 class LossEverywhere(Marked):
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return super().loss(outputs, batch) + 1e-4 * outputs.square().mean()
 
 
 class ReadsTheNextPosition(Marked):
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"accuracy": (outputs[:, -2].argmax(-1) == batch.targets[:, -1]).float()}
 
 
 class CountsEverything(Marked):
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"accuracy": ((outputs.argmax(-1) == batch.targets) | (batch.targets == -100)).float().mean(1)}
 
-    def summarise(self, scores):
+    def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         return {"accuracy": scores["accuracy"].double().mean().item()}
 
 
 class DependsOnTheRest(Marked):
     """Right answers count only where nothing else is predicted."""
 
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         quiet = outputs[:, :-1].abs().amax((1, 2)) < 1
         return {"accuracy": super().score(outputs, batch)["accuracy"] * quiet}
 
 
 class Percent(Marked):
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"accuracy": 100 * super().score(outputs, batch)["accuracy"]}
 
 
@@ -332,14 +334,14 @@ class Adding(Task):
     metrics = {"error": Metric("squared error", chance=1 / 6, best=0.0, higher_is_better=False)}
     nothing = math.nan
 
-    def conditions(self):
+    def conditions(self) -> Sequence[Condition]:
         return [Condition(length, inside=length < 20) for length in (4, 8, 16, 32, 64)]
 
-    def train(self, batch_size, generator):
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:
             yield self.evaluate(Condition(8, inside=True), batch_size, generator)
 
-    def evaluate(self, condition, examples, generator):
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         length = int(condition.x)
         values, marks = torch.rand(examples, length, generator=generator), torch.zeros(examples, length)
         marks.scatter_(1, torch.rand(examples, length, generator=generator).topk(2, 1).indices, 1.0)
@@ -347,11 +349,11 @@ class Adding(Task):
         targets[:, -1, 0] = (values * marks).sum(1)
         return Batch(torch.stack([values, marks], 2), targets, torch.ones(examples, length, dtype=torch.bool))
 
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         known = ~batch.targets.isnan()
         return F.mse_loss(outputs[known], batch.targets[known])
 
-    def score(self, outputs, batch):
+    def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
         return {"error": (outputs[:, -1, 0] - batch.targets[:, -1, 0]).square()}
 
 
@@ -360,15 +362,16 @@ class AddingMarked(Adding):
 
     nothing = 0.0
 
-    def evaluate(self, condition, examples, generator):
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         batch = super().evaluate(condition, examples, generator)
         cue, last = batch.tokens[..., 1].argmax(1), torch.full((examples,), batch.tokens.shape[1] - 1)
-        return replace(batch, cue=cue, query=last)
+        marked: Batch = replace(batch, cue=cue, query=last)
+        return marked
 
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(outputs[:, -1], batch.targets[:, -1])
 
-    def partners(self, batch, generator):
+    def partners(self, batch: Batch, generator: torch.Generator) -> Tensor:
         return torch.arange(len(batch)).roll(1)
 
 
@@ -381,23 +384,24 @@ class AddingByChance(Adding):
 
 
 class AddingWithNaN(Adding):
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(outputs, batch.targets)
 
 
 class AddingEverywhere(Adding):
-    def loss(self, outputs, batch):
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return F.mse_loss(outputs, batch.targets.nan_to_num(0.0))
 
 
 class AddingNothing(Adding):
-    def evaluate(self, condition, examples, generator):
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         batch = super().evaluate(condition, examples, generator)
-        return replace(batch, targets=torch.full_like(batch.targets, math.nan))
+        empty: Batch = replace(batch, targets=torch.full_like(batch.targets, math.nan))
+        return empty
 
 
 class FalseOracle(Marked):
-    def perfect(self, batch):
+    def perfect(self, batch: Batch) -> Tensor:
         return torch.zeros(*batch.tokens.shape, VOCABULARY)
 
 
@@ -525,7 +529,7 @@ def test_an_oracle_makes_the_check_of_perfection_exact() -> None:
 
         metrics = {"accuracy": Metric("share", chance=0.5, best=1.0)}
 
-        def score(self, outputs, batch):
+        def score(self, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
             right = batch.targets[:, -1] // 2
             pairs = outputs[:, -1, :ANSWERS].unflatten(-1, (2, 2))
             rows = torch.arange(len(right))
@@ -533,7 +537,7 @@ def test_an_oracle_makes_the_check_of_perfection_exact() -> None:
             return {"accuracy": ((mine > other).float() + 0.5 * (mine == other)).mean(1)}
 
     class WithOracle(EitherHalf):
-        def perfect(self, batch):
+        def perfect(self, batch: Batch) -> Tensor:
             outputs = torch.zeros(*batch.tokens.shape, VOCABULARY)
             pairs = outputs[:, -1, :ANSWERS].unflatten(-1, (2, 2))
             pairs[torch.arange(len(outputs)), batch.targets[:, -1] // 2] = 9.0

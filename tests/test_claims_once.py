@@ -110,7 +110,7 @@ def test_a_wrong_name_is_told_of_what_was_measured_once_too() -> None:
     """Without a seed, for there are none."""
     found = judge(claim(metric="scoer"), pretrained(0.95))
     assert (found.verdict, found.explanation.partition("?")[0]) == (
-        "cannot be read",
+        "invalid claim",
         "no measurement 'scoer'. Did you mean 'score'",
     )
 

@@ -9,15 +9,20 @@ from typing import Any
 import pytest
 
 from harness.errors import PluginError, RequestError
+from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.suites import Request
-from harness.targets import Target, find, load
+from harness.targets import Definition, find_entry, load_definition
 
 Write = Callable[..., str]
 
 
-def target(name: str) -> Target:
-    return load(find(default_registry(), "model", name))
+def definition(name: str) -> Definition:
+    return load_definition(find_entry(default_registry(), "model", name))
+
+
+def plugin(name: str) -> Plugin:
+    return resolve(definition(name), Request(name=name))
 
 
 @pytest.fixture
@@ -65,7 +70,7 @@ class M:
 
 
 def value(path: str) -> Any:
-    return target(f"{path}:M").build({}).value()
+    return plugin(f"{path}:M").construct().value()
 
 
 @pytest.mark.parametrize("source", [EAGER, LATE, BY_NAME, RELATIVE])
@@ -85,7 +90,7 @@ def test_files_of_two_folders_have_neighbours_of_one_name(files: Write, source: 
     for folder in ("one", "two"):
         files(f"VALUE = {folder!r}", f"{folder}/neighbour.py")
         paths.append(files(source, f"{folder}/plugin.py"))
-    models = [target(f"{path}:M").build({}) for path in paths]
+    models = [plugin(f"{path}:M").construct() for path in paths]
     assert [model.value()[0] for model in (*models, *reversed(models))] == ["one", "two", "two", "one"]
 
 
@@ -125,7 +130,7 @@ def test_objects_of_files_can_be_pickled(files: Write) -> None:
     """Their classes are found by name."""
     files("class Part: ...", "neighbour.py")
     path = files("import neighbour\nclass M:\n    def __init__(self): self.part = neighbour.Part()", "plugin.py")
-    made = target(f"{path}:M").build({})
+    made = plugin(f"{path}:M").construct()
     copied = pickle.loads(pickle.dumps(made))
     assert type(copied) is type(made)
     assert type(copied.part) is type(made.part)
@@ -157,7 +162,7 @@ def test_two_files_of_a_folder_share_it(files: Write) -> None:
     """A file that is asked for, and imported by another one, is one module."""
     first = files("class M:\n    pass", "first.py")
     second = files("from first import M", "second.py")
-    assert target(f"{second}:M").code is target(f"{first}:M").code
+    assert definition(f"{second}:M").code is definition(f"{first}:M").code
 
 
 @pytest.mark.parametrize(
@@ -180,7 +185,7 @@ def test_code_that_is_not_there_is_a_wrong_request(files: Write, tmp_path: Path,
     files("import sys\n\nclass Model: ...\n\ndef other(): ...\n\nclass _Hidden: ...", "nets.py")
     files("", "empty.py")
     with pytest.raises(RequestError, match=said):
-        target(name.format(folder=tmp_path))
+        definition(name.format(folder=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -197,12 +202,12 @@ def test_code_that_does_not_load_is_the_plugins_fault(files: Write, source: str,
     """An exception on import names the plugin, the cause and the line."""
     path = files(source, "plugin.py")
     with pytest.raises(PluginError, match=said) as error:
-        target(f"{path}:M")
+        definition(f"{path}:M")
     assert "plugin.py:M" in str(error.value)
 
 
 def digest(path: str) -> str:
-    return target(f"{path}:M").resolve(Request(name="M")).digest
+    return plugin(f"{path}:M").use.digest
 
 
 def test_the_digest_follows_the_source(files: Write) -> None:

@@ -35,7 +35,7 @@ def verdict(model: nn.Module, task: harness.Task = SHORT, **settings: Any) -> st
 class TestShams:
     def positions(self, patch: pytest.MonkeyPatch, model: nn.Module) -> list[list[list[bool]]]:
         """Where the sham cuts, condition by condition."""
-        found = []
+        found: list[list[list[bool]]] = []
 
         def spy(subject: Any, batch: Any, untouched: Any, cuts: Any, *rest: Any) -> Any:
             found.extend(each.keys.tolist() for each in cuts if each.name == "sham")
@@ -114,7 +114,8 @@ class LooksAndGuesses(Lookup):
     """Looks at the key and answers with something else, given by the last distractor."""
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return 0 * super().forward(tokens) + LastDistractor()(tokens)
+        guess: Tensor = LastDistractor()(tokens)
+        return 0 * super().forward(tokens) + guess
 
 
 class LastNoun(nn.Module):

@@ -13,27 +13,32 @@ from conftest import SHORT
 import harness
 from harness.errors import PluginError, RequestError
 from harness.plan import make_plan
+from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.report import rows
 from harness.requests import build_suite
 from harness.schema import Scalar
 from harness.sources import read_anew
 from harness.suites import Request
-from harness.targets import Target, find, load
+from harness.targets import Definition, find_entry, load_definition
 
 Write = Callable[..., str]
 
 
-def target(name: str) -> Target:
-    return load(find(default_registry(), "model", name))
+def definition(name: str) -> Definition:
+    return load_definition(find_entry(default_registry(), "model", name))
+
+
+def plugin(name: str) -> Plugin:
+    return resolve(definition(name), Request(name=name))
 
 
 def value(path: str) -> Any:
-    return target(f"{path}:M").build({}).value()
+    return plugin(f"{path}:M").construct().value()
 
 
 def digest(path: str) -> str:
-    return target(f"{path}:M").resolve(Request(name="M")).digest
+    return plugin(f"{path}:M").use.digest
 
 
 @pytest.fixture
@@ -75,10 +80,10 @@ def test_an_edited_file_is_read_anew_by_the_next_run(files: Write, name: str, te
     files("VALUE = 1", "neighbour.py")
     files("VALUE = 10", "late.py")
     path = files(source, "plugin.py")
-    before = target(f"{path}:M"), digest(path)
+    before = definition(f"{path}:M"), digest(path)
     files(text, name)
-    assert (target(f"{path}:M"), digest(path)) == before  # a run is not over: what it measures stays what it was
-    assert before[0].build({}).value() == 11
+    assert (definition(f"{path}:M"), digest(path)) == before  # a run is not over: what it measures stays what it was
+    assert before[0].code().value() == 11
     read_anew()
     assert digest(path) != before[1]
     assert value(path) == {"plugin.py": -1, "neighbour.py": 12, "late.py": 21, "new.py": 211}[name]
@@ -88,10 +93,10 @@ def test_what_nobody_edited_stays_what_it_is(files: Write) -> None:
     """From run to run, so that its objects are still objects of its classes."""
     files("VALUE = 1", "neighbour.py")
     path = files(MODEL, "plugin.py")
-    before = target(f"{path}:M")
+    before = definition(f"{path}:M")
     files("VALUE = 2", "other.py")
     read_anew()
-    assert target(f"{path}:M") is before
+    assert definition(f"{path}:M") is before
 
 
 def test_files_of_a_folder_are_read_anew_together(files: Write) -> None:
@@ -99,10 +104,10 @@ def test_files_of_a_folder_are_read_anew_together(files: Write) -> None:
     model = files("class M: ...", "model.py")
     probe = files("from model import M\nclass P: M = M", "probe.py")
     for path, text in ((model, "class M: x = 1"), (probe, "from model import M\nclass P: M, x = M, 1")):
-        assert target(f"{probe}:P").code.M is target(f"{model}:M").code  # type: ignore[attr-defined]
+        assert definition(f"{probe}:P").code.M is definition(f"{model}:M").code  # type: ignore[attr-defined]
         files(text, Path(path).name)
         read_anew()
-    assert target(f"{probe}:P").code.M is target(f"{model}:M").code  # type: ignore[attr-defined]
+    assert definition(f"{probe}:P").code.M is definition(f"{model}:M").code  # type: ignore[attr-defined]
 
 
 def test_an_error_in_a_file_can_be_mended(files: Write) -> None:
@@ -110,7 +115,7 @@ def test_an_error_in_a_file_can_be_mended(files: Write) -> None:
     files("VALUE = (", "neighbour.py")
     path = files(f"import neighbour\n{MODEL}", "plugin.py")
     with pytest.raises(PluginError, match="SyntaxError"):
-        target(f"{path}:M")
+        definition(f"{path}:M")
     files("VALUE = 1", "neighbour.py")
     read_anew()
     assert value(path) == 1
@@ -127,15 +132,15 @@ def test_an_edited_package_is_refused_until_it_is_imported_again(
     files("class M: x = 1", f"{package}/nets.py")
     files(f"from {package} import nets\nclass M(nets.M): ...", "plugin.py")
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = target(name).resolve(Request(name=name)).digest
+    before = plugin(name).use.digest
     files("class M: x = 22", f"{package}/nets.py")
-    assert target(name).resolve(Request(name=name)).digest == before
+    assert plugin(name).use.digest == before
     read_anew()
     with pytest.raises(RequestError, match=r"nets.py' has changed since it was imported; start Python"):
-        target(name).resolve(Request(name=name))
+        plugin(name)
     importlib.reload(sys.modules[f"{package}.nets"])
     read_anew()
-    assert target(name).resolve(Request(name=name)).digest != before
+    assert plugin(name).use.digest != before
 
 
 QUICK: dict[str, Any] = {"tasks": SHORT, "seeds": 2, "training": {"steps": 1, "batch_size": 4}, "examples": 8}

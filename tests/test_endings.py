@@ -275,7 +275,11 @@ def test_waiting_does_not_count_while_the_run_itself_is_stopped(monkeypatch: pyt
 
 def test_what_an_executor_cannot_do_is_refused(tmp_path: Path) -> None:
     """Before anything is written."""
-    for more, said in (({"timeout": 3}, "cannot limit timeout"), ({"jobs": 2}, "one trial at a time")):
+    asked: list[tuple[dict[str, Any], str]] = [
+        ({"timeout": 3}, "cannot limit timeout"),
+        ({"jobs": 2}, "one trial at a time"),
+    ]
+    for more, said in asked:
         with pytest.raises(RequestError, match=said):
             harness.run("lstm", SHORT, executor="local", out=tmp_path / "run", **more)
     with pytest.raises(RequestError, match="there is no executor 'cloud'"):

@@ -64,7 +64,7 @@ def logits(batch: Batch, likely: dict[int, list[str]]) -> Tensor:
 
 
 def zipf_entropy(size: int) -> float:
-    weights = [rank**-2.5 for rank in range(1, size + 1)]
+    weights: list[float] = [rank**-2.5 for rank in range(1, size + 1)]
     return -sum(w / sum(weights) * math.log(w / sum(weights)) for w in weights)
 
 
@@ -198,7 +198,7 @@ def test_sentences_obey_the_grammar(seed: int, k_max: int) -> None:
         assert phrases <= k_max
         subject = 2 + len(match["adj"])
         verb = subject + 1 + 3 * phrases
-        assert (batch.cue[row], batch.query[row]) == (subject, verb - 1)
+        assert (batch.cue[row].item(), batch.query[row].item()) == (subject, verb - 1)
         number = number_of(sentence[subject])
         assert batch.extra["number"][row] == number
         assert sentence[verb] in VERBS[number, match["object"] is not None]

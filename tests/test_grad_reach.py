@@ -268,7 +268,7 @@ class Averaging(nn.Module):
         self.embedding = nn.Embedding(VOCABULARY, VOCABULARY)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens)
+        x: Tensor = self.embedding(tokens)
         return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
 
 
@@ -346,7 +346,7 @@ class Confident(nn.Module):
         self.embedding.weight.data = torch.eye(VOCABULARY)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        x = self.embedding(tokens)
+        x: Tensor = self.embedding(tokens)
         return self.margin * x[:, :1] + x.cumsum(1) / 100
 
 
@@ -383,7 +383,8 @@ def test_a_model_that_ignores_the_query_has_no_reach_and_is_said_to() -> None:
 
     class Ignoring(Decaying):
         def forward(self, tokens: Tensor) -> Tensor:
-            return super().forward(tokens) - self.embedding(tokens)
+            embedded: Tensor = self.embedding(tokens)
+            return super().forward(tokens) - embedded
 
     found = reach(Ignoring(0.5))
     assert all(map(math.isnan, curve(found, "reach")))
@@ -480,4 +481,5 @@ def test_a_task_of_numbers_has_them_for_logits() -> None:
     found = measure(Passing(), Noise(width=1, length=4))
     cue = found["cue_gradient"]
     assert isinstance(cue, Curve)
-    assert (cue.y, cue.unit) == (pytest.approx([3.0]), "outputs per input")
+    assert cue.y == pytest.approx([3.0])
+    assert cue.unit == "outputs per input"

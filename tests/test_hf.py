@@ -24,6 +24,7 @@ from harness.attention import attention_patterns, cut, edges_after, observe
 from harness.cli import main
 from harness.contracts import Interface, Skip, Task
 from harness.needs import unmet
+from harness.results import Results
 from harness.schema import Curve, Matrix, Scalar
 from harness.subject import Subject
 
@@ -192,7 +193,7 @@ def test_a_model_is_the_same_whatever_was_checked_before() -> None:
     HF.check_arguments(path=None, gguf_file=None, config="opt", dtype="float32", hub=False, **SETTINGS["opt"])
     second = HF(RECALL, config="opt", **SETTINGS["opt"]).eval()
     assert torch.equal(first(TOKENS), second(TOKENS))
-    assert (first.get_input_embeddings().weight != 0).any(1).all()  # type: ignore[union-attr, operator]
+    assert (first.get_input_embeddings().weight != 0).any(1).all()  # type: ignore[union-attr]
 
 
 def test_half_precision() -> None:
@@ -230,7 +231,13 @@ def test_a_pretrained_model_on_pairs_from_the_command_line(tmp_path: Path) -> No
     pytest.importorskip("tokenizers")
     folder = save(tmp_path / "model", tokenizer=tokenizer("bytes"))
     (tmp_path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
-    words = ("run", "--model", f"hf:path={folder}", "--task", f"minimal_pairs:file={tmp_path / 'pairs.tsv'}")
+    words: tuple[str, ...] = (
+        "run",
+        "--model",
+        f"hf:path={folder}",
+        "--task",
+        f"minimal_pairs:file={tmp_path / 'pairs.tsv'}",
+    )
     probes = ("accuracy", "attention_to_subject", "edge_cut", "grad_reach", "input_swap")
     words += (*[word for probe in probes for word in ("--probe", probe)], "--seeds", "1", "--jobs", "1")
     plan = invoke(*words, "--dry-run").output
@@ -298,7 +305,7 @@ def test_what_the_files_hold_is_part_of_the_identity(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text(PAIRS, encoding="utf-8")
 
-    def run() -> harness.api.Results:
+    def run() -> Results:
         task = f"minimal_pairs:file={pairs}"
         return harness.run([f"hf:path={folder}"], [task], ["accuracy"], seeds=1, out=tmp_path / "run")
 

@@ -5,21 +5,22 @@ import inspect
 import math
 from importlib import import_module
 from itertools import product
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import pytest
 import torch
 import torch.nn.functional as F
 from harness_plugins.models import harness_models
 from harness_plugins.models.elman import Elman
-from harness_plugins.models.gpt import GPT, Block, alibi, alibi_slopes, rotate, rotations, sinusoids
+from harness_plugins.models.gpt import GPT, Block, Norm, Position, alibi, alibi_slopes, rotate, rotations, sinusoids
 from harness_plugins.models.gru import GRU
 from harness_plugins.models.lstm import LSTM
 from pydantic import ValidationError, create_model
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-POSITIONS = ["learned", "sinusoidal", "none", "rope", "alibi"]
+M = TypeVar("M", bound=nn.Module)
+POSITIONS: list[Position] = ["learned", "sinusoidal", "none", "rope", "alibi"]
 GPTS = list(product(POSITIONS, ["pre", "post"]))
 CAUSAL: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     **{f"gpt-{position}-{norm}": (GPT, {"position": position, "norm": norm}) for position, norm in GPTS},
@@ -39,7 +40,7 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def enlarge(model: nn.Module) -> nn.Module:
+def enlarge(model: M) -> M:
     """Weights far from their small beginnings, in float64, so that a dependence cannot hide in rounding."""
     for parameter in model.double().parameters():
         parameter.data += 0.3 * torch.randn_like(parameter)
@@ -53,7 +54,8 @@ def count(model: nn.Module) -> int:
 def configuration(model_class: type) -> Any:
     """A pydantic model of the keyword arguments, as the harness validates them."""
     keywords = [p for p in inspect.signature(model_class).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return create_model("Configuration", **{p.name: (p.annotation, p.default) for p in keywords})
+    fields: dict[str, Any] = {p.name: (p.annotation, p.default) for p in keywords}
+    return create_model("Configuration", **fields)
 
 
 class Recorder(TorchFunctionMode):
@@ -149,7 +151,7 @@ def test_one_pass_equals_a_pass_for_each_prefix(model_class: type[nn.Module], ar
 
 
 @pytest.mark.parametrize("biases", [1, 2])
-def test_elman_by_hand(biases: int) -> None:
+def test_elman_by_hand(biases: Literal[1, 2]) -> None:
     """One unit, two steps: h = tanh(2 x + 0.5 h + 0.1), whether 0.1 is one bias or the sum of two."""
     model = Elman(2, embedding=1, hidden=1, biases=biases).double()
     values = {
@@ -211,7 +213,7 @@ def test_forget_bias_is_the_sum_of_both_vectors(bias: float) -> None:
     rnn = LSTM(18, hidden=8, layers=2, forget_bias=bias, bidirectional=True).rnn
     for suffix in ("l0", "l1", "l0_reverse", "l1_reverse"):
         vectors = [rnn.get_parameter(f"bias_{part}_{suffix}").detach() for part in ("ih", "hh")]
-        assert (sum(vectors)[8:16] == bias).all()
+        assert ((vectors[0] + vectors[1])[8:16] == bias).all()
         for i, _, g, o in (vector.chunk(4) for vector in vectors):
             assert all(len(gate.unique()) == 8 for gate in (i, g, o))
 
@@ -259,7 +261,7 @@ def test_sinusoidal_tokens_are_not_drowned() -> None:
 
 
 @positions
-def test_only_positions_tell_the_order(position: str) -> None:
+def test_only_positions_tell_the_order(position: Position) -> None:
     """In one layer, swapping x2 and x3 leaves x4' as it is without positions and changes it with any."""
     model = enlarge(GPT(18, layers=1, position=position))
     tokens = torch.tensor([[3, 7, 11, 5]])
@@ -319,7 +321,7 @@ def test_alibi_bias_by_hand() -> None:
 
 
 @positions
-def test_all_attention_is_visible_to_interception(position: str) -> None:
+def test_all_attention_is_visible_to_interception(position: Position) -> None:
     """One `scaled_dot_product_attention` a layer, causal by flag (the fast kernel), by a float mask for ALiBi only."""
     model = GPT(18, layers=3, heads=4, position=position)
     with Recorder() as recorder:
@@ -336,7 +338,7 @@ def test_all_attention_is_visible_to_interception(position: str) -> None:
 
 def test_attention_by_hand() -> None:
     """A layer equals softmax(q k / sqrt(d_head)) v with heads in consecutive features, computed in a loop."""
-    attention = enlarge(GPT(18, layers=1, heads=2, d_model=8)).blocks[0].attention
+    attention: Any = enlarge(GPT(18, layers=1, heads=2, d_model=8)).blocks[0].attention
     x = torch.randn(1, 5, 8, dtype=torch.float64)
     q, k, v = F.linear(x, attention.qkv.weight, attention.qkv.bias)[0].split(8, dim=-1)
     rows = []
@@ -350,9 +352,9 @@ def test_attention_by_hand() -> None:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_where_the_norm_stands(norm: str) -> None:
+def test_where_the_norm_stands(norm: Norm) -> None:
     """Blocks equal their equations, and before the output projection every position has been normalised."""
-    block = enlarge(GPT(18, norm=norm)).blocks[0]
+    block: Any = enlarge(GPT(18, norm=norm)).blocks[0]
     x = torch.randn(2, 5, 32, dtype=torch.float64)
     if norm == "pre":
         y = x + block.attention(block.norm1(x))
@@ -379,7 +381,7 @@ def test_learned_positions_end_where_their_table_does() -> None:
 
 
 @pytest.mark.parametrize("position", POSITIONS[1:])
-def test_other_positions_have_no_limit(position: str) -> None:
+def test_other_positions_have_no_limit(position: Position) -> None:
     """They ignore `max_length`, say so, and go on beyond it."""
     model = GPT(18, max_length=10, position=position)
     assert model.max_length is None
@@ -387,7 +389,7 @@ def test_other_positions_have_no_limit(position: str) -> None:
 
 
 @positions
-def test_tables_follow_device_and_precision(position: str) -> None:
+def test_tables_follow_device_and_precision(position: Position) -> None:
     """Logits come out on the device and in the precision of the weights; autocast and bfloat16 are near float32."""
     model = GPT(18, position=position).eval()
     tokens = torch.randint(18, (2, 20))
@@ -402,7 +404,7 @@ def test_tables_follow_device_and_precision(position: str) -> None:
 
 
 @positions
-def test_a_look_in_inference_mode_does_not_disturb_training(position: str) -> None:
+def test_a_look_in_inference_mode_does_not_disturb_training(position: Position) -> None:
     """After a forward pass in inference mode every parameter still gets a gradient."""
     model = GPT(18, position=position, tied=False)
     tokens = torch.randint(18, (2, 20))

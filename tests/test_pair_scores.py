@@ -80,7 +80,7 @@ class Naive:
         tokens = [START, *context, *form]
         with torch.no_grad():
             log_probs = self.model(input_ids=torch.tensor([tokens])).logits[0].double().log_softmax(-1)
-        total = sum(log_probs[len(context) + i, token].item() for i, token in enumerate(form))
+        total: float = sum(log_probs[len(context) + i, token].item() for i, token in enumerate(form))
         if not ending:
             return total
         return total + math.log(sum(log_probs[-1, token].exp().item() for token, ends in enumerate(self.ends) if ends))
@@ -209,9 +209,9 @@ def written(name: str) -> tuple[list[str], dict[int, Texts]]:
         lines = [sentence for pair in PAIRS.values() for sentence in sentences(pair)]
         return lines, {2 * n + 1: each for n, each in enumerate(whole)}
     header = "pattern constr_id sent_id number form class type prefix n_attr len_context len_prefix sent"
-    pairs = {number: pair for number, pair in enumerate(WORD.values()) if pair[0]}
-    lines = [line for number, pair in pairs.items() for line in gulordava(number, pair)]
-    return [header.replace(" ", "\t"), *lines], {2 + 2 * n: p[:4] for n, p in enumerate(pairs.values())}
+    numbered = {number: pair for number, pair in enumerate(WORD.values()) if pair[0]}
+    lines = [line for number, pair in numbered.items() for line in gulordava(number, pair)]
+    return [header.replace(" ", "\t"), *lines], {2 + 2 * n: p[:4] for n, p in enumerate(numbered.values())}
 
 
 ARGUMENTS: dict[str, dict[str, Any]] = {

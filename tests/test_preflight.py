@@ -12,11 +12,12 @@ from hf_models import request
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness.plugin import resolve
 from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, READS, inspect
 from harness.registry import default_registry
 from harness.subject import Subject
 from harness.suites import Request
-from harness.targets import find, load
+from harness.targets import find_entry, load_definition
 
 VOCABULARY = 11
 
@@ -59,9 +60,9 @@ def found(build: Callable[[], nn.Module], task: Task | None = None, *, trained_e
 
 def built_in(request: str) -> Callable[[], nn.Module]:
     asked = Request.model_validate(request)
-    target = load(find(default_registry(), "model", asked.name))
+    plugin = resolve(load_definition(find_entry(default_registry(), "model", asked.name)), asked)
     face = Next.interface
-    return lambda: target.build(asked.arguments, vocab_size=face.input_size, interface=face)
+    return lambda: plugin.construct(vocab_size=face.input_size, interface=face)
 
 
 POSITIONS = [f"gpt:position={position}" for position in ("learned", "sinusoidal", "none", "rope", "alibi")]
@@ -106,7 +107,8 @@ class Base(nn.Module):
         return x
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.mix(self.embedding(tokens)))
+        logits: Tensor = self.head(self.mix(self.embedding(tokens)))
+        return logits
 
 
 class Ahead(Base):
@@ -154,7 +156,8 @@ class BatchSecond(Base):
         self.rnn = nn.GRU(8, 8)
 
     def mix(self, x: Tensor) -> Tensor:
-        return self.rnn(x)[0]
+        states: Tensor = self.rnn(x)[0]
+        return states
 
 
 class BatchMean(Base):
@@ -171,6 +174,7 @@ class Remembers(Base):
         self.state: Tensor | None = None
 
     def mix(self, x: Tensor) -> Tensor:
+        states: Tensor
         states, self.state = self.rnn(x, self.state)
         return states
 
@@ -186,6 +190,8 @@ class Previous(Base):
 
 
 class Counts(Base):
+    calls: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("calls", torch.zeros(()))
@@ -380,14 +386,14 @@ def test_nothing_is_changed(trained_elsewhere: bool) -> None:
     subject = Subject(model, Next(), stage="initial", seed=0, device=torch.device("cpu"), examples=8)
     data = {each: subject.batch(each).tokens.clone() for each in subject.task.conditions()}
     kept: dict[str, Any] = {name: value.clone() for name, value in model.state_dict().items()}
-    states = torch.get_rng_state(), np.random.get_state()[1].copy()
+    states = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].copy()
     assert inspect(subject, None if trained_elsewhere else All) == [KEEPS_STATE]
     assert all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
     assert model.state is None
     assert model.training
     assert all(torch.equal(subject.batch(each).tokens, tokens) for each, tokens in data.items())
     assert torch.equal(states[0], torch.get_rng_state())
-    assert (states[1] == np.random.get_state()[1]).all()
+    assert (states[1] == np.random.get_state(legacy=False)["state"]["key"]).all()
 
 
 def test_it_takes_a_dozen_passes_of_three_examples() -> None:

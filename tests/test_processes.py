@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import SHORT, SMALL
 
 import harness
-from harness import api
 from harness.errors import HarnessError
+from harness.results import Results
 from harness.store import RunDirectory
 
 HARNESS = str(Path(sys.executable).parent / "harness")
@@ -207,15 +208,9 @@ def test_a_run_that_cannot_write_ends_and_goes_on_later(
     p.stages = ("initial", "trained")
     """
 
-    def run() -> api.Results:
+    def run() -> Results:
         probes = ["grad_reach", plugin_file(source) + ":p"]
-        settings = {
-            "seeds": 4,
-            "training": SMALL,
-            "examples": 32,
-            "jobs": jobs,
-            "executor": "processes" if jobs > 1 else "local",
-        }
+        settings: dict[str, Any] = {"seeds": 4, "training": SMALL, "examples": 32, "jobs": jobs, "executor": executor}
         return harness.run(["lstm:hidden=8"], [SHORT], probes, out=tmp_path / "run", **settings)
 
     with pytest.raises(HarnessError, match=r"cannot write '.*': No such file or directory; what was written"):

@@ -9,9 +9,10 @@ from harness_plugins.tasks.recall import DISTRACTORS, KEYS, QUESTION, VOCABULARY
 from harness.contracts import Condition
 from harness.errors import RequestError
 from harness.examples import seeded
+from harness.plugin import resolve
 from harness.registry import default_registry
 from harness.suites import Request
-from harness.targets import find, load
+from harness.targets import find_entry, load_definition
 
 
 @pytest.mark.parametrize("distance", [0, 1, 7, 100])
@@ -119,7 +120,6 @@ def test_outputs_that_are_no_numbers_have_no_score() -> None:
 
 def test_an_empty_range_is_refused() -> None:
     """Before anything is built."""
+    request = Request.model_validate("recall:train_min=9,train_max=3")
     with pytest.raises(RequestError, match="train_min = 9 is larger than train_max = 3; give both"):
-        load(find(default_registry(), "task", "recall")).resolve(
-            Request.model_validate("recall:train_min=9,train_max=3")
-        )
+        resolve(load_definition(find_entry(default_registry(), "task", "recall")), request)

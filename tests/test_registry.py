@@ -231,7 +231,7 @@ def test_an_error_is_described_in_one_line() -> None:
     "action",
     [
         lambda: Settings.model_validate({}),
-        lambda: Settings(),
+        lambda: Settings(),  # type: ignore[call-arg]  # the mistake
         lambda: torch.nn.Linear(2, 2)(torch.zeros(3)),
         lambda: json.loads("{"),
     ],
@@ -245,5 +245,5 @@ def test_an_error_happens_where_the_plugin_called(action: Any) -> None:
 def test_an_error_of_the_harness_itself_has_no_place_in_a_plugin() -> None:
     """Better none than a line of our own."""
     error = raised(lambda: default_registry().find("model", "nothing"))
-    ours = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr] - without the frames of this test
+    ours = error.__traceback__.tb_next.tb_next  # type: ignore[union-attr]  # without the frames of this test
     assert place_of_error(error.with_traceback(ours)) == ""

@@ -393,7 +393,7 @@ def test_a_comparison_of_two_models_in_words() -> None:
 
 def test_a_claim_about_what_was_measured_once_shows_its_error() -> None:
     """Of the number, or of the difference where two are compared; there is no seed to name."""
-    about = {"pretrained": True, "training": {"steps": 0}, "model": "hf"}
+    about: dict[str, Any] = {"pretrained": True, "training": {"steps": 0}, "model": "hf"}
     records = [
         record(factor(value).model_copy(update={"standard_error": 0.03}), **{**about, "model": model})
         for model, value in (("hf", 0.9), ("other", 0.6))

@@ -123,7 +123,7 @@ def test_what_a_range_is_worth_is_said_of_independent_seeds_alone(more: dict[str
     assert tables(records)[0]["score"] == ["0.200 [0.100..0.300]"]
 
 
-GIVEN = {"pretrained": True, "model": "hf", "training": {"steps": 0}}
+GIVEN: dict[str, Any] = {"pretrained": True, "model": "hf", "training": {"steps": 0}}
 
 
 def test_what_was_measured_once_has_a_standard_error() -> None:

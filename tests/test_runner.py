@@ -16,8 +16,9 @@ import torch
 from conftest import SHORT, SMALL
 
 import harness
-from harness import api, runner
+from harness import runner
 from harness.blame import Aside
+from harness.results import Results
 from harness.schema import Curve, Record
 from harness.store import RunDirectory
 
@@ -39,8 +40,8 @@ MODEL = """
 """
 
 
-def run(models: list[str], out: Path, **more: Any) -> api.Results:
-    settings = {"tasks": [SHORT], "seeds": 1, "training": SMALL, "examples": 64} | more
+def run(models: list[str], out: Path, **more: Any) -> Results:
+    settings: dict[str, Any] = {"tasks": [SHORT], "seeds": 1, "training": SMALL, "examples": 64} | more
     return harness.run(models, out=out, **settings)
 
 
@@ -88,7 +89,7 @@ def test_the_same_cell_gives_the_same_numbers(tmp_path: Path) -> None:
 
 def test_worker_processes_give_the_same_records(tmp_path: Path) -> None:
     """`--jobs 2` changes the wall time and nothing else."""
-    options = {"models": ["lstm:hidden=8"], "seeds": 2, "probes": ["accuracy"]}
+    options: dict[str, Any] = {"models": ["lstm:hidden=8"], "seeds": 2, "probes": ["accuracy"]}
     one = run(out=tmp_path / "one", jobs=1, **options)
     two = run(out=tmp_path / "two", jobs=2, executor="processes", **options)
     assert [(r.id, numbers(r)) for r in one] == [(r.id, numbers(r)) for r in two]
@@ -401,7 +402,7 @@ def test_a_probe_knows_how_much_training_there_was(tmp_path: Path, plugin_file: 
     assert budgets(f"{path}:M") == [1.0, 20 / 40]
     assert budgets(f"{path}:Whole") == [1.0]
     assert budgets("lstm:hidden=4", "farm_agreement:sentences=100") == [1.0, 20 / (5 * 2)]
-    early = {"steps": 1000, "patience": 1, "validate_every": 1, "lr": 10.0}
+    early: dict[str, Any] = {"steps": 1000, "patience": 1, "validate_every": 1, "lr": 10.0}
     assert budgets("lstm:hidden=4", **early)[1] < 0.1
     run(["lstm:hidden=5"], tmp_path / "run")
     assert budgets("lstm:hidden=5") == [1.0, 20 / 1000]
@@ -461,7 +462,7 @@ def test_no_second_model_is_kept_in_memory(tmp_path: Path, plugin_file: Callable
     copies.stages = ("initial", "trained")
     """
     results = run(["lstm:hidden=7"], tmp_path / "run", probes=[plugin_file(source) + ":copies"])
-    assert [record.measurements[0].value for record in results] == [1, 1]
+    assert [record.measurements[0].value for record in results] == [1, 1]  # type: ignore[union-attr]
 
 
 def test_a_progress_bar_gives_way_to_what_plugins_print(monkeypatch: pytest.MonkeyPatch) -> None:

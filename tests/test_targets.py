@@ -7,18 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import PluginError, RequestError
+from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.suites import Request, format_arguments, parse_arguments, parse_request
-from harness.targets import Target, find, load
+from harness.targets import find_entry, load_definition
 
 
-def target(name: str, kind: str = "model") -> Target:
-    return load(find(default_registry(), kind, name))
-
-
-def resolve(text: str, kind: str = "model") -> dict[str, object]:
+def plugin(text: str, kind: str = "model") -> Plugin:
     request = Request.model_validate(text)
-    return target(request.name, kind).resolve(request).arguments
+    return resolve(load_definition(find_entry(default_registry(), kind, request.name)), request)
+
+
+def arguments(text: str) -> dict[str, object]:
+    return plugin(text).use.arguments
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_no_argument_is_called_alias(plugin_file: Callable[..., str]) -> None:
     """A table could not tell the two apart; neither the plugin's argument nor the user's is lost in silence."""
     path = plugin_file("class M:\n    def __init__(self, *, alias: int = 3): ...\n")
     with pytest.raises(PluginError, match="no argument can be called 'alias'; rename it"):
-        resolve(f"{path}:M")
+        arguments(f"{path}:M")
     with pytest.raises(RequestError, match=r"no plugin has an argument 'alias'.* small=hf"):
         Request.model_validate("hf:config=mamba,alias=3")
     with pytest.raises(ValueError, match="an alias is a word"):
@@ -101,7 +102,7 @@ def test_arguments_that_cannot_be_read_are_refused(text: str) -> None:
 
 def test_defaults_are_filled_in() -> None:
     """Records keep every argument, whether it was given or not."""
-    assert resolve("lstm:hidden=8")["embedding"] == 32
+    assert arguments("lstm:hidden=8")["embedding"] == 32
 
 
 @pytest.mark.parametrize(
@@ -117,20 +118,20 @@ def test_defaults_are_filled_in() -> None:
 def test_a_wrong_argument_is_named(request_: str, said: str) -> None:
     """The error names the plugin, the argument, what was received and what would do."""
     with pytest.raises(RequestError, match=said) as error:
-        resolve(request_)
+        arguments(request_)
     assert request_.partition(":")[0] in str(error.value)
 
 
 def test_none_is_a_word_or_nothing(plugin_file: Callable[..., str]) -> None:
     """`none` stays the word where a plugin knows it, and is None where the word does not fit."""
     path = plugin_file("class M:\n    def __init__(self, *, size: int | None = 3): ...\n")
-    assert resolve("gpt:position=none")["position"] == "none"
-    assert resolve(f"{path}:M:size=none")["size"] is None
+    assert arguments("gpt:position=none")["position"] == "none"
+    assert arguments(f"{path}:M:size=none")["size"] is None
 
 
 def test_a_label_shows_what_differs_from_the_defaults() -> None:
     """Tables stay readable: given defaults are not repeated."""
-    use = target("lstm").resolve(Request.model_validate("lstm:hidden=64,forget_bias=3"))
+    use = plugin("lstm:hidden=64,forget_bias=3").use
     assert use.label == "lstm:forget_bias=3.0"
 
 
@@ -138,7 +139,7 @@ def test_positional_arguments_are_refused(plugin_file: Callable[..., str]) -> No
     """The harness passes keywords; a plugin that cannot take them hears so."""
     path = plugin_file("class M:\n    def __init__(self, *sizes: int): ...\n")
     with pytest.raises(PluginError, match="by position"):
-        target(f"{path}:M").resolve(Request(name="M"))
+        plugin(f"{path}:M")
 
 
 @pytest.mark.parametrize("request_", ["{path}:M", "{path}:M:depth=3"])
@@ -146,14 +147,14 @@ def test_a_default_that_does_not_fit_is_the_plugins_fault(plugin_file: Callable[
     """The user did not write it; whatever else was asked for."""
     path = plugin_file("class M:\n    def __init__(self, *, width: int = 'many', depth: int = 2): ...\n")
     with pytest.raises(PluginError, match="its own default 'width' = 'many'"):
-        resolve(request_.format(path=path))
+        arguments(request_.format(path=path))
 
 
 def test_arguments_are_plain_data(plugin_file: Callable[..., str]) -> None:
     """What a record could not keep is refused, and said to be the plugin's fault."""
     path = plugin_file("from torch import nn\nclass M:\n    def __init__(self, *, act: nn.Module = nn.ReLU()): ...\n")
     with pytest.raises(PluginError, match="Arguments must be plain data"):
-        resolve(f"{path}:M")
+        arguments(f"{path}:M")
 
 
 @pytest.mark.filterwarnings("error")
@@ -161,7 +162,7 @@ def test_arguments_are_plain_data(plugin_file: Callable[..., str]) -> None:
 def test_arguments_have_any_name(plugin_file: Callable[..., str], name: str) -> None:
     """Also that of a method of what validates them."""
     path = plugin_file(f"class M:\n    def __init__(self, *, {name}: int = 3):\n        self.got = {name}\n")
-    assert target(f"{path}:M").build(resolve(f"{path}:M:{name}=4")).got == 4
+    assert plugin(f"{path}:M:{name}=4").construct().got == 4
 
 
 @pytest.mark.parametrize("name", ["_width", "model_config", "model_fields", "model_dump"])
@@ -169,7 +170,7 @@ def test_a_few_names_are_refused(plugin_file: Callable[..., str], name: str) -> 
     """Rather than lost."""
     path = plugin_file(f"class M:\n    def __init__(self, *, {name}: int = 3): ...\n")
     with pytest.raises(PluginError, match=f"no argument can be called '{name}'; rename it"):
-        resolve(f"{path}:M")
+        arguments(f"{path}:M")
 
 
 def test_arguments_that_do_not_go_together_are_explained_in_one_line(plugin_file: Callable[..., str]) -> None:
@@ -185,5 +186,5 @@ def test_arguments_that_do_not_go_together_are_explained_in_one_line(plugin_file
                 Settings(width=width)
     """)
     with pytest.raises(RequestError, match="width: Input should be a valid integer") as error:
-        resolve(f"{path}:M:width=wide")
+        arguments(f"{path}:M:width=wide")
     assert "\n" not in str(error.value)

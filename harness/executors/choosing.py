@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from harness.arguments import validate
 from harness.errors import HarnessError, PluginError, RequestError
 from harness.executors import Executor, Limits
 from harness.registry import Registry, describe, plugin_error
 from harness.suites import Request, Suite
-from harness.targets import find, load, only_here
+from harness.targets import find_entry, load_definition, only_here
 
 DEFAULT = "processes"
 """Where trials run, if nobody says."""
@@ -35,16 +36,19 @@ def choose(
     """
     given = _given(suite)
     request = _request(asked or ("local" if given and jobs in (None, 1) else DEFAULT))
-    entry = find(registry, "executor", request.name)
-    target = load(entry)
+    entry = find_entry(registry, "executor", request.name)
+    definition = load_definition(entry)
     name = entry.spec.name
-    if jobs not in (None, 1) and not target.wants("jobs"):
+    if jobs not in (None, 1) and "jobs" not in definition.takes:
         raise RequestError(f"executor {name!r} runs one trial at a time; received jobs={jobs}: leave it out, or say 1")
     set_ = [field.name for field in fields(Limits) if getattr(limits, field.name) != field.default]
-    if set_ and not target.wants("limits"):
+    if set_ and "limits" not in definition.takes:
         raise RequestError(f"executor {name!r} cannot limit {' or '.join(set_)}: leave it out, or use {DEFAULT}")
+    arguments = dict(validate(entry, definition.arguments, request.arguments))
+    supplied: dict[str, Any] = {"jobs": jobs or default_jobs, "limits": limits}
+    arguments |= {each: value for each, value in supplied.items() if each in definition.takes}
     try:
-        executor: Any = target.build(request.arguments, jobs=jobs or default_jobs, limits=limits)
+        executor: Any = definition.code(**arguments)
     except HarnessError:
         raise
     except ValueError as error:

@@ -22,7 +22,7 @@ from harness.executors.strays import end_descendants, keep_orphans
 from harness.plan import core_digest
 from harness.registry import build_registry
 from harness.sources import source_digest
-from harness.targets import load
+from harness.targets import load_definition
 
 OURS = "sequence-harness"
 """The distribution with the built-in plugins."""
@@ -39,9 +39,9 @@ def _import_built_in() -> None:
     for kind in ("model", "task", "probe"):
         for entry in registry.all(kind):
             with contextlib.suppress(HarnessError):  # whoever asks for it is told
-                target = load(entry)
-                source_digest(target.module)
-                _ = target.arguments
+                definition = load_definition(entry)
+                source_digest(definition.module)
+                _ = definition.arguments
 
 
 core_digest()

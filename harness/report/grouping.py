@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import TypeVar
 
-from harness.claims import matches
+from harness.matching import matches
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import PluginUse, Record, Training

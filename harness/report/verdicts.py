@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.claims import Outcome, Verdict, judge
+from harness.claims import Ruling, Verdict, judge
 from harness.measurements import place
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
@@ -112,11 +112,11 @@ def _against(claim: Claim, value: float, reference: float) -> str:
 def tally(verdicts: Sequence[Verdict]) -> str:
     """`Of 15 claims, 12 hold, 2 do not hold, 1 is undecided.`"""
     counts = Counter(v.verdict for v in verdicts)
-    words: dict[Outcome, tuple[str, str]] = {
+    words: dict[Ruling, tuple[str, str]] = {
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
-        "cannot be read": ("cannot be read", "cannot be read"),
+        "invalid claim": ("is invalid", "are invalid"),
     }
     parts = [f"{n} {one if n == 1 else several}" for outcome, (one, several) in words.items() if (n := counts[outcome])]
     return f"Of {count(len(verdicts), 'claim')}, {', '.join(parts)}."

@@ -1,13 +1,14 @@
 """One pytest test for each check. Imports pytest only when it is used."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from harness.testing.case import Plugin
+from harness.testing.case import PluginLike
 from harness.testing.kinds import CHECKERS, CHECKS
 
 
-def conformance(kind: str, plugin: Plugin, **more: Any) -> Any:
+def conformance(kind: str, plugin: PluginLike, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Parametrise a test over all checks of a plugin, as its argument `check`.
 
         @conformance("model", "acme-gru")

@@ -2,17 +2,19 @@
 
 import inspect
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from harness.capabilities import Capabilities
 from harness.errors import RequestError
+from harness.plugin import Plugin, resolve
 from harness.registry import Entry, Origin, default_registry, short_path
 from harness.specs import KINDS
 from harness.suites import Request
-from harness.targets import Target, find, load
+from harness.targets import Definition, find_entry, load_definition
 
-Plugin = str | type[Any] | Any
+PluginLike = str | type[Any] | Any
 """A name with or without arguments (`gpt:layers=4`), a file (`./gru.py:GRU`), or the class or function itself."""
 
 
@@ -21,32 +23,27 @@ class Case:
     """One plugin with the arguments that were asked for.
 
     Args:
-        target: its code.
+        definition: its code.
         request: the arguments.
     """
 
-    target: Target
+    definition: Definition
     request: Request
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments that were asked for."""
-        return self.request.arguments
-
-    @property
-    def resolved(self) -> dict[str, Any]:
-        """All arguments, with their defaults."""
-        return self.target.resolve(self.request).arguments
+    @cached_property
+    def plugin(self) -> Plugin:
+        """It with all arguments, as a run would use it."""
+        return resolve(self.definition, self.request)
 
     @property
     def says(self) -> Capabilities:
         """What the class or function says of itself."""
-        return self.target.says
+        return self.definition.says
 
     @property
     def declared_at(self) -> str:
         """File and line of the class or function."""
-        return place(self.target.code)
+        return place(self.definition.code)
 
     @property
     def where(self) -> str:
@@ -54,7 +51,7 @@ class Case:
         return self.declared_at
 
 
-def as_target(kind: str, plugin: Plugin) -> tuple[Target, Request]:
+def as_definition(kind: str, plugin: PluginLike) -> tuple[Definition, Request]:
     """The code of a plugin and the arguments that were asked for.
 
     Raises:
@@ -63,12 +60,12 @@ def as_target(kind: str, plugin: Plugin) -> tuple[Target, Request]:
     """
     if isinstance(plugin, str):
         request = Request.model_validate(plugin)
-        return load(find(default_registry(), kind, request.name)), request
+        return load_definition(find_entry(default_registry(), kind, request.name)), request
     if not callable(plugin):
         raise RequestError(f"a {kind} is a class or a function, or the name of one; this is {plugin!r:.60}")
     name = getattr(plugin, "__qualname__", type(plugin).__name__)
     spec = KINDS[kind](name, f"{getattr(plugin, '__module__', '')}:{name}")
-    return Target(Entry(spec, Origin("", "", "")), plugin), Request(name=name)
+    return Definition(Entry(spec, Origin("", "", "")), plugin), Request(name=name)
 
 
 def place(code: object) -> str:

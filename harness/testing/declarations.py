@@ -6,7 +6,6 @@ from pydantic import ValidationError
 
 from harness.errors import HarnessError, did_you_mean
 from harness.schema import Training
-from harness.suites import Request
 from harness.testing.case import Case, place
 from harness.testing.checks import Failed, check
 
@@ -19,17 +18,17 @@ from harness.testing.checks import Failed, check
 )
 def arguments(case: Case) -> str:
     """As `harness run` reads them."""
-    target = case.target
-    code = target.code.__init__ if inspect.isclass(target.code) else target.code
+    definition = case.definition
+    code = definition.code.__init__ if inspect.isclass(definition.code) else definition.code
     hints = getattr(code, "__annotations__", {})
-    untyped = [name for name in target.arguments.model_fields if name not in hints]
+    untyped = [name for name in definition.arguments.model_fields if name not in hints]
     if untyped:
         raise Failed(f"no type is written at {', '.join(map(repr, untyped))}", place(code))
     try:
-        target.resolve(Request(name=target.entry.spec.name, arguments=case.arguments))
+        _ = case.plugin
     except HarnessError as error:
         raise Failed(str(error), place(code)) from None
-    return ", ".join(target.arguments.model_fields) or "it takes no arguments"
+    return ", ".join(definition.arguments.model_fields) or "it takes no arguments"
 
 
 @check(

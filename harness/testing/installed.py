@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.kinds import kind_of
+from harness.plugin import resolve
 from harness.registry import Entry, Registry, describe
 from harness.suites import Request
-from harness.targets import Target, find, load
+from harness.targets import Definition, find_entry, load_definition
 from harness.testing.checks import Check
 from harness.testing.kinds import CHECKERS, CHECKS
 from harness.testing.results import CheckResult, Report, Status
@@ -50,7 +51,7 @@ def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | N
     for name in names:
         request = Request.model_validate(name)
         for each in kinds if kind else kinds_of(registry, request.name):
-            _refuse(find(registry, each, request.name), request)
+            _refuse(find_entry(registry, each, request.name), request)
             wanted.append((each, name))
     for each, name in wanted:
         yield check_one(registry, each, name)
@@ -61,7 +62,7 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
     request = Request.model_validate(name)
     shown = name.rpartition(":")[2] if not request.arguments and not name.count("/") else name
     try:
-        if reason := why_not_built(load(find(registry, kind, request.name)), request):
+        if reason := why_not_built(load_definition(find_entry(registry, kind, request.name)), request):
             return _not_checked(kind, shown, "not applicable", reason)
         return Report(kind, shown, CHECKERS[kind](name).report().results)
     except RequestError:
@@ -77,26 +78,26 @@ def _not_checked(kind: str, name: str, status: Status, reason: str) -> Report:
 def _refuse(entry: Entry, request: Request) -> None:
     """Raise `RequestError` for arguments that do not fit; what is wrong with the plugin itself, its report says."""
     try:
-        target = load(entry)
+        definition = load_definition(entry)
         if request.arguments:
-            target.resolve(request)
+            resolve(definition, request)
     except RequestError:
         raise
     except Exception:
         return
 
 
-def why_not_built(target: Target, request: Request) -> str:
+def why_not_built(definition: Definition, request: Request) -> str:
     """Why a plugin cannot be built without (further) arguments, or ""."""
-    fields = target.arguments.model_fields
+    fields = definition.arguments.model_fields
     missing = [name for name, field in fields.items() if field.is_required() and name not in request.arguments]
     if missing:
         example = f"{request.name}:{','.join(f'{name}=...' for name in missing)}"
         return f"it cannot be built without {', '.join(missing)}; check {example}"
     if not request.arguments:
         try:
-            target.arguments.model_validate({})  # a default that does not fit is a mistake, and found by a check
-            target.resolve(request)
+            definition.arguments.model_validate({})  # a default that does not fit is a mistake, and found by a check
+            resolve(definition, request)
         except ValidationError:
             return ""
         except RequestError as error:
@@ -119,12 +120,12 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
     if kinds:
         return kinds
     try:
-        entry = find(registry, "model", name)
+        entry = find_entry(registry, "model", name)
     except RequestError:
         if ".py" in name or Path(f"{name.rpartition(':')[0]}.py").is_file():
             raise
     else:
-        return [_kind(load(entry).code)]
+        return [_kind(load_definition(entry).code)]
     known = sorted({entry.spec.name for kind in CHECKS for entry in registry.all(kind)})
     broken = "".join(f"\n{item}" for item in registry.broken if not item.name or item.name == short)
     raise RequestError(

@@ -62,7 +62,7 @@ class Marked(Task):
     interface = Interface(VOCABULARY, VOCABULARY)
     metrics = {"accuracy": Metric("share", chance=1 / ANSWERS, best=1.0)}  # noqa: RUF012
     axis = "distance (tokens)"
-    roles = ("answer", "distractor", "question")
+    roles: Sequence[str] = ("answer", "distractor", "question")
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:

@@ -1,10 +1,12 @@
 """minGRU for the harness."""
 
+from collections.abc import Iterator
+
 from harness import ModelSpec, hookimpl
 
 
 @hookimpl
-def harness_models():
+def harness_models() -> Iterator[ModelSpec]:
     yield ModelSpec(
         "min-gru",
         "min_gru.model:MinGRU",

@@ -41,7 +41,8 @@ class MinGRU(nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = x + layer(x)
-        return self.head(self.norm(x))
+        logits: Tensor = self.head(self.norm(x))
+        return logits
 
 
 class Layer(nn.Module):
@@ -56,7 +57,8 @@ class Layer(nn.Module):
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         x = self.norm(x)
-        return self.out(scan(self.gate(x), self.candidate(x)).to(x.dtype))
+        update: Tensor = self.out(scan(self.gate(x), self.candidate(x)).to(x.dtype))
+        return update
 
 
 def scan(

@@ -1,10 +1,12 @@
 """Selective copying for the harness."""
 
+from collections.abc import Iterator
+
 from harness import TaskSpec, hookimpl
 
 
 @hookimpl
-def harness_tasks():
+def harness_tasks() -> Iterator[TaskSpec]:
     yield TaskSpec(
         "selective-copying",
         "selective_copying.task:SelectiveCopying",

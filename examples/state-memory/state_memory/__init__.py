@@ -1,10 +1,12 @@
 """State memory for the harness."""
 
+from collections.abc import Iterator
+
 from harness import ProbeSpec, hookimpl
 
 
 @hookimpl
-def harness_probes():
+def harness_probes() -> Iterator[ProbeSpec]:
     yield ProbeSpec(
         "state-memory",
         "state_memory.probe:StateMemory",

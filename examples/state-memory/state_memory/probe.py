@@ -1,7 +1,7 @@
 """What does the model still know? Earlier tokens, read linearly from its last layer."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -87,7 +87,7 @@ class StateMemory:
             )
 
 
-def farthest_inside(conditions: list[Condition]) -> Condition:
+def farthest_inside(conditions: Sequence[Condition]) -> Condition:
     """The last condition of the first group that training covered, or the first one."""
     inside = [c for c in conditions if c.inside and c.group == conditions[0].group]
     return max(inside, key=lambda condition: condition.x, default=conditions[0])
@@ -110,7 +110,8 @@ def fit(state: Float[Tensor, "batch width"], ridge: float) -> Float[Tensor, "wid
     """The part of a ridge regression that is the same for every target: (X'X + penalty)^-1 X' of the first half."""
     known = with_one(state[: len(state) // 2])
     penalty = ridge * known.var(0, correction=0).mean().clamp(min=1e-12) * len(known)
-    return torch.linalg.solve(known.T @ known + penalty * torch.eye(known.shape[1]).to(known), known.T)
+    solved: Tensor = torch.linalg.solve(known.T @ known + penalty * torch.eye(known.shape[1]).to(known), known.T)
+    return solved
 
 
 def readable(
@@ -123,10 +124,11 @@ def readable(
         return math.nan
     weights = readout @ nn.functional.one_hot(kinds[:half], len(values)).double()
     answers = (with_one(state[half:]) @ weights).argmax(1)
-    chance = kinds[half:].bincount().max().item() / len(answers)
+    chance: float = kinds[half:].bincount().max().item() / len(answers)
     if chance == 1:
         return math.nan
-    return ((answers == kinds[half:]).double().mean().item() - chance) / (1 - chance)
+    right: float = (answers == kinds[half:]).double().mean().item()
+    return (right - chance) / (1 - chance)
 
 
 def with_one(state: Float[Tensor, "batch width"]) -> Float[Tensor, "batch width_and_one"]:

@@ -3,7 +3,7 @@
 from harness.contracts import Interface, Task
 from harness.examples import seeded
 from harness.testing import declarations
-from harness.testing.case import Plugin, as_target
+from harness.testing.case import PluginLike, as_definition
 from harness.testing.checks import checks_in
 from harness.testing.models import causality, hardware, observable, outputs, weights
 from harness.testing.models.case import ModelCase
@@ -14,7 +14,7 @@ MODEL_CHECKS = checks_in(declarations, outputs, causality, weights, observable, 
 """All checks of a model, in the order of the report."""
 
 
-def check_model(model: Plugin, *, interface: Interface | None = None, task: Task | None = None) -> Report:
+def check_model(model: PluginLike, *, interface: Interface | None = None, task: Task | None = None) -> Report:
     """Check a model: a registered name with or without arguments, a file (`./gru.py:GRU`) or a class.
 
     Args:
@@ -25,12 +25,12 @@ def check_model(model: Plugin, *, interface: Interface | None = None, task: Task
     return model_checker(model, interface, task).report()
 
 
-def model_checker(model: Plugin, interface: Interface | None = None, task: Task | None = None) -> Checker:
+def model_checker(model: PluginLike, interface: Interface | None = None, task: Task | None = None) -> Checker:
     """The checks of a model, ready to run."""
-    target, request = as_target("model", model)
+    definition, request = as_definition("model", model)
     lengths: tuple[int, ...] = ()
     if task is not None:
         interface = interface or task.interface
         batches = (task.evaluate(each, 2, seeded("test", 0, str(each))) for each in task.conditions())
         lengths = tuple(batch.tokens.shape[1] for batch in batches)
-    return Checker("model", MODEL_CHECKS, ModelCase(target, request, interface, lengths))
+    return Checker("model", MODEL_CHECKS, ModelCase(definition, request, interface, lengths))

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from harness.build import WrongKindError, build_model
 from harness.contracts import Interface
 from harness.isolation import random_state_restored
 from harness.preflight import difference
@@ -54,13 +55,8 @@ class ModelCase(Case):
             return self.given
         if "tokens" not in accepts and "vectors" in accepts:
             return Interface(5, 5, input="vectors", output="numbers")
-        size = self._vocabulary() if self.pretrained else 11
+        size = self._vocabulary() if self.plugin.pretrained else 11
         return Interface(size, size)
-
-    @cached_property
-    def pretrained(self) -> bool:
-        """Whether it comes with its weights."""
-        return self.says.pretrained(**self.resolved)
 
     def _vocabulary(self) -> int:
         """The number of token ids of a pretrained model, which its tokenizer knows.
@@ -70,8 +66,8 @@ class ModelCase(Case):
         """
         tokenizer, reason = None, ""
         try:
-            self.says.check_tokenizer(**self.resolved)
-            tokenizer = self.says.tokenizer(**self.resolved)
+            self.plugin.check_tokenizer()
+            tokenizer = self.plugin.tokenizer()
         except ValueError as error:
             reason = f" ({error})"
         if tokenizer is None:
@@ -83,10 +79,11 @@ class ModelCase(Case):
 
     def build(self, seed: int = 0) -> nn.Module:
         """A new model as the harness would build it, in evaluation mode."""
-        with random_state_restored(seed):
-            model = self.target.build(self.arguments, vocab_size=self.interface.input_size, interface=self.interface)
-        if not isinstance(model, nn.Module):
-            raise Failed(f"it gave a {type(model).__name__}, which is no torch.nn.Module", self.declared_at)
+        try:
+            with random_state_restored():
+                model = build_model(self.plugin, self.interface, seed=seed)
+        except WrongKindError as error:
+            raise Failed(str(error), self.declared_at) from None
         self.built = type(model)
         model.eval()
         return model
@@ -176,7 +173,7 @@ class ModelCase(Case):
     @cached_property
     def _trained(self) -> list[Tensor]:
         model = self.build()
-        if self.pretrained:
+        if self.plugin.pretrained:
             return [parameter.detach() for parameter in model.parameters()]
         with contextlib.suppress(Exception):
             for _ in self.training_steps(model):

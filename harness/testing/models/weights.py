@@ -44,7 +44,7 @@ def seeded(case: ModelCase) -> str:
 def gradients(case: ModelCase) -> str:
     """A few steps of training; a parameter that starts behind a zero may come later than the others."""
     model = case.build()
-    if case.pretrained:
+    if case.plugin.pretrained:
         raise NotApplicable("it comes with its weights, and is never trained")
     if not list(model.parameters()):
         raise NotApplicable("it has no parameters; run it with --training steps=0")

@@ -4,7 +4,7 @@ from torch import nn
 
 from harness.contracts import Task
 from harness.testing import declarations
-from harness.testing.case import Plugin, as_target
+from harness.testing.case import PluginLike, as_definition
 from harness.testing.checks import checks_in
 from harness.testing.probes import conduct, measurements
 from harness.testing.probes.case import ProbeCase
@@ -15,7 +15,7 @@ PROBE_CHECKS = (declarations.arguments, *checks_in(measurements, conduct))
 """All checks of a probe, in the order of the report."""
 
 
-def check_probe(probe: Plugin, *, model: nn.Module | None = None, task: Task | None = None) -> Report:
+def check_probe(probe: PluginLike, *, model: nn.Module | None = None, task: Task | None = None) -> Report:
     """Check a probe: a registered name with or without arguments, a file (`./p.py:probe`), a function or a class.
 
     Args:
@@ -26,6 +26,6 @@ def check_probe(probe: Plugin, *, model: nn.Module | None = None, task: Task | N
     return probe_checker(probe, model, task).report()
 
 
-def probe_checker(probe: Plugin, model: nn.Module | None = None, task: Task | None = None) -> Checker:
+def probe_checker(probe: PluginLike, model: nn.Module | None = None, task: Task | None = None) -> Checker:
     """The checks of a probe, ready to run."""
-    return Checker("probe", PROBE_CHECKS, ProbeCase(*as_target("probe", probe), model, task))
+    return Checker("probe", PROBE_CHECKS, ProbeCase(*as_definition("probe", probe), model, task))

@@ -10,6 +10,7 @@ from harness.contracts import Skip, Task
 from harness.examples import seeded
 from harness.isolation import random_state_restored
 from harness.needs import unmet
+from harness.probing import look
 from harness.subject import Subject
 from harness.testing.case import Case
 from harness.testing.toys import Attending, Marked
@@ -50,6 +51,4 @@ class ProbeCase(Case):
         """What the probe gives, as the runner asks for it."""
         if reason := unmet(self.needs, subject):
             raise Skip(reason)
-        if isinstance(self.target.code, type):
-            return list(self.target.build(self.arguments)(subject))
-        return list(self.target.build(self.arguments, subject=subject))
+        return look(self.plugin, subject)

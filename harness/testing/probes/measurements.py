@@ -34,7 +34,7 @@ def declares(case: ProbeCase) -> str:
 )
 def documented(case: ProbeCase) -> None:
     """Its docstring, which `harness show probe NAME` prints."""
-    if not (case.target.code.__doc__ or "").strip():
+    if not (case.definition.code.__doc__ or "").strip():
         raise Failed("it has no docstring")
 
 

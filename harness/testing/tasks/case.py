@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.build import WrongKindError, build_task
 from harness.contracts import IGNORE, Batch, Condition, Task
 from harness.examples import seeded
 from harness.testing.case import Case, place
@@ -34,10 +35,10 @@ class TaskCase(Case):
 
     def build(self) -> Task:
         """A new instance."""
-        task = self.target.build(self.arguments, tokenizer=None)
-        if not isinstance(task, Task):
-            raise Failed(f"it gave a {type(task).__name__}; a task subclasses harness.Task")
-        return task
+        try:
+            return build_task(self.plugin)
+        except WrongKindError as error:
+            raise Failed(str(error)) from None
 
     @cached_property
     def conditions(self) -> list[Condition]:

@@ -34,7 +34,7 @@ def same_seed(case: TaskCase) -> None:
 )
 def other_seeds(case: TaskCase) -> str:
     """Training, validation and test, and two seeds of each."""
-    if case.task.fixed_data or case.says.files(**case.resolved):
+    if case.task.fixed_data or case.says.files(**case.plugin.arguments):
         raise NotApplicable("its data is a fixed set, from files")
     streams = {
         f"{use} data of seed {seed}": case.train(seeded(use, seed))

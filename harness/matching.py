@@ -1,0 +1,91 @@
+"""What a request or a claim means: whether a plugin in use, or what was measured, is what it speaks of.
+
+One answer for the plan, which refuses a claim about what it does not cross, and for whoever reads records, where
+plugins need not be installed: so everything is told from the texts.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from harness.schema import PluginUse, Training
+from harness.suites import Request, Selection, parse_request, read_none
+from harness.vocabulary import Stage
+
+_READERS: dict[type, TypeAdapter[Any]] = {
+    kind: TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)) for kind in (bool, int, float, str)
+}
+
+
+def means(selection: Selection, model: PluginUse, task: PluginUse, probe: PluginUse, stage: Stage) -> bool:
+    """Whether a selection speaks of a cell, however its model was trained."""
+    return (
+        stage == selection.stage
+        and matches(selection.probe, probe)
+        and matches(selection.model, model)
+        and matches(selection.task, task)
+    )
+
+
+def trained_so(selection: Selection, training: Training) -> bool:
+    """Whether a selection speaks of a model that was trained like this."""
+    return all(_same(value, getattr(training, name)) for name, value in selection.training.items())
+
+
+def matches(request: Request | None, use: PluginUse) -> bool:
+    """Whether a request names this use of a plugin; None names any.
+
+    It is the use's alias; or the names agree (the request's may be qualified by the distribution, or be another path of
+    the same file), every argument of the request has that value, and nothing that the request does not mention differs
+    from its default.
+    """
+    if request is None or (use.alias == request.name and not request.arguments):
+        return True
+    if request.name != use.name and not (_qualifies(request.name, use) or _leads_to(request.name, use)):
+        return False
+    differing = _differing_arguments(use.label)
+    return differing.keys() <= request.arguments.keys() and all(
+        any(name in known and _same(value, known[name]) for known in (use.arguments, differing))
+        for name, value in request.arguments.items()
+    )
+
+
+def _qualifies(name: str, use: PluginUse) -> bool:
+    """Whether it is the name with the distribution before it, which may be written in several ways."""
+    distribution, _, name = name.rpartition(":")
+    return name == use.name and bool(distribution) and _normal(distribution) == _normal(use.distribution)
+
+
+def _normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _leads_to(name: str, use: PluginUse) -> bool:
+    """Whether it is another path of the file that the code is in."""
+    place, _, attribute = name.rpartition(":")
+    if use.file is None or not place.endswith(".py") or attribute != use.target.rpartition(":")[2]:
+        return False
+    return Path(place).resolve() == use.file
+
+
+@lru_cache(maxsize=4096)
+def _differing_arguments(label: str) -> dict[str, Any]:
+    arguments: dict[str, Any] = parse_request(label)["arguments"]
+    return arguments
+
+
+def _same(asked: Any, known: Any) -> bool:
+    """Whether a value that was asked for is this one, once it is read as one of its type: as arguments are read."""
+    if known is None:
+        return read_none(asked) is None
+    if isinstance(known, list | tuple):
+        return isinstance(asked, list | tuple) and len(asked) == len(known) and all(map(_same, asked, known))
+    if reader := _READERS.get(type(known)):
+        try:
+            return bool(reader.validate_python(asked) == known)
+        except ValidationError:
+            return False
+    return bool(asked == known)
