@@ -50,7 +50,7 @@ class Child:
     def __init__(self, run: Callable[..., None], *given: Any) -> None:
         context = start()
         self._inbox, outbox = context.Pipe(duplex=False)
-        self._open = True
+        self._open, self._ended = True, False
         life = (outbox, dict(os.environ), installed(), run, given)
         self._process: BaseProcess = context.Process(target=_begin, args=life)
         # elsewhere than on Linux, it could be interrupted until it has a session of its own
@@ -81,7 +81,10 @@ class Child:
             self._open = False
 
     def end(self) -> None:
-        """End it, if it lives, and what it has started."""
+        """End it, if it lives, and what it has started. Once is enough."""
+        if self._ended:
+            return
+        self._ended = True
         if self.exitcode is None or sys.platform != "linux":
             end_group(self.pid)
         self._process.join(PATIENCE)

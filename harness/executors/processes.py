@@ -60,8 +60,8 @@ class Processes:
         try:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
+                    waiting[0].begin(clock())
                     running.append(waiting.popleft())
-                    running[-1].begin(clock())
                 listen([trial.child for trial in running], TICK)
                 now = clock()
                 for trial in list(running):
