@@ -152,6 +152,10 @@ from harness import Scalar
 def before(subject):
     yield Scalar(name="a", unit="", value=1)
 
+def silent(subject):
+    os.closerange(3, 100)
+    yield Scalar(name="a", unit="", value=1)
+
 def deadly(subject, times: int = 99, place: str = ""):
     done = len(list(Path(place).glob("*.tried"))) if place else 0
     if done < times:
@@ -163,7 +167,7 @@ def deadly(subject, times: int = 99, place: str = ""):
 def after(subject):
     yield Scalar(name="a", unit="", value=3)
 
-for probe in (before, deadly, after):
+for probe in (before, silent, deadly, after):
     probe.stages = ("initial", "trained")
 """
 
@@ -179,6 +183,14 @@ def test_a_probe_that_ends_the_process_costs_its_own_cells(plugin_file: Callable
         seconds = {record.trained.seconds for record in records if record.trained and record.status == "ok"}
         assert len(seconds) == 1
     assert len(list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))) == 1
+
+
+def test_what_a_silent_process_wrote_is_kept(plugin_file: Callable[..., str], tmp_path: Path) -> None:
+    """One that can no longer tell what it does: what is on disk counts."""
+    path = plugin_file(PROBES)
+    probes = [f"{path}:{name}" for name in ("silent", "deadly")]
+    records = harness.run("lstm:hidden=4", SHORT, probes, out=tmp_path / "run", **{**QUICK, "stages": "initial"})
+    assert [record.status for record in records] == ["ok", "failed"]
 
 
 def test_what_died_is_tried_again_as_often_as_wished(plugin_file: Callable[..., str], tmp_path: Path) -> None:

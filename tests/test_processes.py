@@ -123,11 +123,14 @@ def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Callable[..., str], how: int) -> None:
-    """They do not go on behind the user's back, whatever a plugin is doing."""
+    """They do not go on behind the user's back, whatever a plugin is doing; nor does what it has started."""
     source = f"""
-    import time
+    import os, time
     from pathlib import Path
     def p(subject):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(1000)
         Path({str(tmp_path)!r}, f"{{subject.seed}}.begun").touch()
         time.sleep(1000)
     """
