@@ -19,7 +19,7 @@ import numpy.random  # noqa: F401 - which numpy imports when it is first asked f
 import harness.runner  # noqa: F401 - what trials need
 from harness.errors import HarnessError
 from harness.executors.strays import end_descendants, keep_orphans
-from harness.plan import core_digest
+from harness.provenance import provenance
 from harness.registry import build_registry
 from harness.sources import source_digest
 from harness.targets import load_definition
@@ -44,7 +44,7 @@ def _import_built_in() -> None:
                 _ = definition.arguments
 
 
-core_digest()
+provenance("cpu", 1, None, None)  # the processor, the versions and the digest of the core are found once
 _import_built_in()
 keep_orphans()
 atexit.register(end_descendants, os.getpid())
