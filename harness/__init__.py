@@ -7,7 +7,7 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 from harness.hookspecs import hookimpl
-from harness.specs import ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
+from harness.specs import ExecutorSpec, ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
 
 if TYPE_CHECKING:
     from harness.api import run
@@ -32,6 +32,7 @@ __all__ = [
     "Batch",
     "Condition",
     "Curve",
+    "ExecutorSpec",
     "Interface",
     "Matrix",
     "Metric",

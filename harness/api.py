@@ -8,7 +8,8 @@ from typing import Any
 from harness.devices import check_device
 from harness.errors import RequestError
 from harness.execution import execute
-from harness.plan import make_plan
+from harness.executors.choosing import checked_limits, choose
+from harness.executors.planning import plan_for
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results
@@ -30,6 +31,10 @@ def run(
     fresh: bool = False,
     jobs: int = 1,
     device: str = "cpu",
+    executor: str | None = None,
+    timeout: float | None = None,
+    retries: int = 0,
+    memory: float | None = None,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -46,8 +51,13 @@ def run(
         examples: evaluation examples per condition.
         out: the run directory; `runs/<suite>` or `runs/<models>+<tasks>` if not said.
         fresh: train and measure anew what this call asks for; other records of the directory stay.
-        jobs: worker processes. With more than 1, call this under `if __name__ == "__main__":`.
+        jobs: trials at a time.
         device: `cpu` or `cuda`.
+        executor: where trials run, for example `"local"`; in a new process for each, if not said, or in this process
+            where a class or function was given that only this process has.
+        timeout: seconds that a trial may take; what is not measured by then fails.
+        retries: new attempts for a trial whose process died.
+        memory: GiB of main memory for each process of a trial.
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -64,13 +74,15 @@ def run(
         raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {stages!r}")
     if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {out!r}')
+    limits = checked_limits(timeout, retries, memory)
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
     check_device(device)
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
-    plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
-    return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, jobs=jobs)
+    place = choose(default_registry(), executor, asked, jobs, limits)
+    plan = plan_for(place, asked, device=device, training=training, stages=only)
+    return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
 
 
 def _is_ways(training: Any) -> bool:

@@ -11,7 +11,12 @@ from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
 from harness.registry import Entry, plugin_error
 from harness.suites import parse_value, read_none
 
-SUPPLIED = {"model": {"vocab_size", "interface"}, "task": {"tokenizer"}, "probe": {"subject"}}
+SUPPLIED = {
+    "model": {"vocab_size", "interface"},
+    "task": {"tokenizer"},
+    "probe": {"subject"},
+    "executor": {"jobs", "limits"},
+}
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
 RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.errors import PluginError, RequestError
+from harness.executors import Executor
+from harness.executors.local import Local
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
 from harness.schema import Cell, PluginUse, Record
 from harness.store import RunDirectory
 from harness.suites import Suite
-from harness.targets import is_given
+from harness.work import Work, git_state
 
 
 class Progress(NamedTuple):
@@ -34,7 +36,7 @@ def execute(
     out: Path,
     *,
     fresh: bool = False,
-    jobs: int = 1,
+    executor: Executor = Local(),  # noqa: B008 - it has no state
     report: Callable[[Progress], None] = lambda progress: None,
 ) -> Results:
     """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
@@ -43,7 +45,7 @@ def execute(
         plan: what to run.
         out: the run directory.
         fresh: delete the records and trained models of this plan first; those of other plans stay.
-        jobs: worker processes; 1 runs in this process.
+        executor: where to run them.
         report: called now and then with how far the run is.
 
     Raises:
@@ -51,10 +53,10 @@ def execute(
     """
     if plan.hopeless:
         raise PluginError(f"nothing can run: {plan.hopeless}")
-    execution = Execution(plan, RunDirectory(out), jobs)
+    execution = Execution(plan, RunDirectory(out))
     execution.prepare(fresh)
     records = {**execution.measured}
-    with closing(execution.measure(report)) as found:
+    with closing(execution.measure(executor, report)) as found:
         for record in found:
             records[record.id] = record
             default_registry().notify("harness_record_written", record=record)
@@ -68,17 +70,13 @@ class Execution:
 
     plan: Plan
     store: RunDirectory
-    jobs: int = 1
 
     def prepare(self, fresh: bool) -> None:
         """Make the run directory ready.
 
         Raises:
-            RequestError: it cannot be written, keeps another suite with claims, or has records of a later version; or
-                workers lack the code.
+            RequestError: it cannot be written, keeps another suite with claims, or has records of a later version.
         """
-        if self.jobs > 1:
-            _check_workers(self.plan)
         kept = self._kept_suite()
         if not fresh:
             _ = self.measured  # records of a later version are refused before anything is written
@@ -121,15 +119,11 @@ class Execution:
         )
         return [planned for planned in left if planned.cells]
 
-    def measure(self, report: Callable[[Progress], None]) -> Generator[Record, None, None]:
-        """Run what is left, where it runs best; records come as soon as they are on disk."""
+    def measure(self, executor: Executor, report: Callable[[Progress], None]) -> Generator[Record, None, None]:
+        """Run what is left; records come as soon as they are on disk."""
         unfinished = self.unfinished
         if not unfinished:
             return
-        from harness.executors import executor
-        from harness.provenance import git_state
-        from harness.runner import Work
-
         revision, dirty = git_state(Path.cwd())
         started = self.store.begin()
         works = [Work(each, self.store.path, revision=revision, dirty=dirty, started=started) for each in unfinished]
@@ -143,7 +137,7 @@ class Execution:
             report(Progress(sum(shares), len(works), done, total))
 
         tell(0, 0.0)
-        yield from executor(min(self.jobs, len(works)))(works, tell)
+        yield from executor(works, tell)
 
     def _kept_suite(self) -> Suite | None:
         """The suite that the run directory keeps, if it is another one with claims, which reports would lose.
@@ -163,13 +157,3 @@ class Execution:
                 "(--out, or out= in Python)"
             )
         return found
-
-
-def _check_workers(plan: Plan) -> None:
-    """Refuse code that worker processes do not have."""
-    uses = [use for cell in plan.cells for use in (cell.trial.model, cell.trial.task, cell.probe)]
-    if here := next((use.label for use in uses if is_given(use)), None):
-        raise RequestError(
-            f"{here} is known to this process alone, and worker processes would not find it: run with jobs=1, or ask "
-            f"for it by its file, for example './file.py:{here}'"
-        )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pluggy
 
-from harness.specs import ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
+from harness.specs import ExecutorSpec, ModelSpec, ProbeSpec, SuiteSpec, TaskSpec
 
 if TYPE_CHECKING:
     from harness.schema import Record, Trial
@@ -48,6 +48,12 @@ def harness_probes() -> Iterable[ProbeSpec]:
 @hookspec
 def harness_suites() -> Iterable[SuiteSpec]:
     """Return or yield the suites (TOML files) this plugin offers."""
+    raise NotImplementedError
+
+
+@hookspec
+def harness_executors() -> Iterable[ExecutorSpec]:
+    """Return or yield the places for trials to run that this plugin offers."""
     raise NotImplementedError
 
 

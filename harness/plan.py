@@ -1,13 +1,14 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from harness.errors import RequestError
+from harness.errors import PluginError, RequestError
 from harness.matching import matches, means, trained_so
 from harness.plugin import BrokenPlugin, Plugin, resolve
 from harness.registry import Registry
@@ -71,6 +72,8 @@ def make_plan(
     device: str = "cpu",
     training: Ways | None = None,
     stages: Sequence[str] = STAGES,
+    deadly: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    tell: Callable[[str, str], None] = lambda kind, name: None,
 ) -> Plan:
     """Cross a suite into trials and cells.
 
@@ -81,6 +84,8 @@ def make_plan(
         training: settings that win over every other source (`--training`), or a list of such ways of training, which
             is crossed with everything else.
         stages: only these; claims may speak of the others.
+        deadly: kind and name of plugins that must not be imported, and why: they are broken.
+        tell: hears kind and name of each plugin that is about to be imported.
 
     Raises:
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
@@ -89,7 +94,7 @@ def make_plan(
         raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
     _check_size(suite, training or {})
     read_anew()
-    resolver = _Resolver(registry, suite)
+    resolver = _Resolver(registry, suite, deadly, tell)
     looks: dict[str, set[str]] = {}
     broken: dict[str, None] = {}
     able = False
@@ -170,8 +175,16 @@ class _Resolver:
         RequestError: an alias is that of two requests, or the name of a plugin; or a request has two.
     """
 
-    def __init__(self, registry: Registry, suite: Suite) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        suite: Suite,
+        deadly: Mapping[tuple[str, str], str],
+        tell: Callable[[str, str], None],
+    ) -> None:
         self.registry = registry
+        self.deadly = deadly
+        self.tell = tell
         self.known: dict[tuple[str, str], AnyPlugin] = {}
         self.aliases: dict[tuple[str, str], Request] = {}
         """By kind and alias."""
@@ -210,6 +223,9 @@ class _Resolver:
     def _resolve(self, kind: str, request: Request) -> AnyPlugin:
         entry = find_entry(self.registry, kind, request.name)
         try:
+            if reason := self.deadly.get((kind, request.name)):
+                raise PluginError(reason)
+            self.tell(kind, request.name)
             plugin = resolve(load_definition(entry), request)
             _ = plugin.pretrained  # asked here, so that a plugin's error is its own
             return plugin

@@ -1,7 +1,6 @@
 """What produced a record: versions, machine, revision."""
 
 import platform
-import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +14,7 @@ from harness.schema import Provenance
 
 
 def provenance(
-    device_name: str, threads: int, revision: str | None, dirty: bool | None, started: datetime
+    device_name: str, threads: int, revision: str | None, dirty: bool | None, started: datetime | None = None
 ) -> Provenance:
     """What is running, where and when."""
     device = torch.device(device_name)
@@ -41,15 +40,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def git_state(folder: Path) -> tuple[str | None, bool | None]:
-    """Revision of the folder and whether it has uncommitted changes; None, None where git does not answer."""
-    try:
-        revision, status = (
-            subprocess.run(["git", *command], cwd=folder, capture_output=True, timeout=10, check=True).stdout
-            for command in (["rev-parse", "HEAD"], ["status", "--porcelain"])
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None, None
-    return revision.decode().strip(), bool(status.strip())

@@ -5,9 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import safetensors
@@ -20,7 +18,6 @@ from harness.build import TrialPlugins
 from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
-from harness.plan import Planned
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
@@ -30,30 +27,26 @@ from harness.store import RunDirectory, replaced
 from harness.subject import Subject
 from harness.training import budget_share, train
 from harness.vocabulary import Stage
+from harness.work import Work
 
 Progress = Callable[[float], None]
 """Called with the share of the trial that is done, 0 to 1."""
 
 
-@dataclass(frozen=True)
-class Work:
-    """A trial to run, with all that a worker process needs to know."""
-
-    planned: Planned
-    out: Path
-    threads: int = 1
-    revision: str | None = None
-    dirty: bool | None = None
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-
-def run_trial(work: Work, progress: Progress = lambda share: None) -> Iterator[Record]:
+def run_trial(
+    work: Work, progress: Progress = lambda share: None, begins: Callable[[Cell], None] = lambda cell: None
+) -> Iterator[Record]:
     """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one.
+
+    Args:
+        work: the trial.
+        progress: called now and then during training.
+        begins: called with each cell before its probe looks.
 
     Raises:
         StoreError: the run directory can no longer be written.
     """
-    run, written = _Run(work, progress), set()
+    run, written = _Run(work, progress, begins), set()
     try:
         with one_trial(torch.device(work.planned.trial.device), work.threads):
             for record in run.records():
@@ -71,6 +64,7 @@ class _Run:
 
     work: Work
     progress: Progress
+    begins: Callable[[Cell], None] = lambda cell: None
     parameters: int | None = None
     trained: Trained | None = None
     data: str = ""
@@ -200,6 +194,7 @@ class _Run:
         subject = self._subject(stage)
         before = fingerprint(self.model)
         for cell in cells:
+            self.begins(cell)
             self.model.zero_grad(set_to_none=True)
             self.model.eval()
             started, spoilt = time.perf_counter(), list[str]()

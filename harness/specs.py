@@ -54,4 +54,11 @@ class SuiteSpec(Spec):
     kind: ClassVar[str] = "suite"
 
 
-KINDS: dict[str, type[Spec]] = {spec.kind: spec for spec in (ModelSpec, TaskSpec, ProbeSpec, SuiteSpec)}
+@dataclass(frozen=True)
+class ExecutorSpec(Spec):
+    """A place where trials run: a function or class that gives an executor (see `harness.executors`)."""
+
+    kind: ClassVar[str] = "executor"
+
+
+KINDS: dict[str, type[Spec]] = {spec.kind: spec for spec in (ModelSpec, TaskSpec, ProbeSpec, SuiteSpec, ExecutorSpec)}

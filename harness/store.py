@@ -230,7 +230,7 @@ class RunDirectory:
     def read_learning_curve(self, trial_id: str) -> list[dict[str, float]]:
         """How the losses of a trial went, a dictionary for each validation; empty where nothing is kept."""
         try:
-            curve = json.loads((self.trials / f"{trial_id}.json").read_bytes())["learning_curve"]
+            curve = from_json(read_file(self.trials / f"{trial_id}.json"))["learning_curve"]
             return [{str(key): float(value) for key, value in each.items()} for each in curve]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []

@@ -111,6 +111,11 @@ def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
     return name
 
 
+def only_here(kind: str, name: str) -> bool:
+    """Whether a plugin was given as it is, so that only this process has it."""
+    return (kind, name) in _given
+
+
 def is_given(use: PluginUse) -> bool:
     """Whether only this process has the code."""
     return not use.distribution and any(use.name == name for _, name in _given)
@@ -167,7 +172,8 @@ def load_definition(entry: Entry) -> Definition:
     if isinstance(entry, Given):
         return Definition(entry, entry.code)
     place, _, attribute = entry.spec.target.rpartition(":")
-    import_torch()  # which the plugin imports
+    if entry.spec.kind != "executor":
+        import_torch()  # which the plugin imports
     try:
         module = _module_of(entry)
         code = getattr(module, attribute, None)

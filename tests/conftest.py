@@ -33,6 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that do not say where are made in the process of the tests: at once, with checked types, and where what a
+    test replaces is replaced. Whoever tests processes asks for them; commands that a test starts have the default."""
+    monkeypatch.setattr("harness.executors.choosing.DEFAULT", "local")
+
+
+@pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """Small models are fastest, and exactly repeatable, with one thread."""
     torch.set_num_threads(1)

@@ -24,6 +24,7 @@ CLASSES: tuple[type, ...] = (
     specs.TaskSpec,
     specs.ProbeSpec,
     specs.SuiteSpec,
+    specs.ExecutorSpec,
 )
 RESULTS = (schema.Scalar, schema.Curve, schema.Matrix, schema.Training)
 DOORS = (attention, gradients, statistics)

@@ -54,7 +54,7 @@ ONE_PROCESS = """
 import json, shlex, site, subprocess, sys
 from click.testing import CliRunner
 from harness.cli import main
-from harness.registry import default_registry
+from harness import registry
 
 outputs = []
 for command in json.load(sys.stdin):
@@ -66,7 +66,8 @@ for command in json.load(sys.stdin):
     else:
         outputs.append(subprocess.run([program, *words], check=True, capture_output=True, text=True).stdout)
         site.addsitedir(site.getsitepackages()[0])  # sees what was installed, as the next process would
-        default_registry.cache_clear()
+        registry._installed.clear()
+        registry.default_registry.cache_clear()
 print(json.dumps(outputs))
 """
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +41,15 @@ class Plain:
 
 def harness(*words: str) -> Result:
     return CliRunner().invoke(main, words, catch_exceptions=False)
+
+
+def test_a_check_that_hangs_ends(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """With exit code 1, and the line of the plugin in which it was."""
+    path = plugin_file("import time\ndef p(subject):\n    pass\ntime.sleep(1000)\n")
+    code = "import sys, harness.cli.authors as a; a.PATIENCE = 0.5; sys.argv = sys.argv[1:]; a.check()"
+    done = subprocess.run([sys.executable, "-c", code, "check", f"{path}:p"], capture_output=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert f'"{path}", line 4' in done.stderr
 
 
 def test_check_reports_files_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -327,7 +327,7 @@ def test_a_kind_without_plugins_is_listed_as_empty(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(default_registry(), "all", lambda kind: [])
     listed = harness("list")
     assert listed.exit_code == 0
-    assert listed.stdout.count("none") == 4
+    assert listed.stdout.count("none") == 5
 
 
 def test_show_explains_a_plugin() -> None:

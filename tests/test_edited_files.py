@@ -161,13 +161,13 @@ def measured(path: str, out: Path, **more: Any) -> list[float]:
     return [scalar.value for scalar in found if isinstance(scalar, Scalar)]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_edited_code_is_measured_by_the_next_run_of_a_notebook(files: Write, tmp_path: Path, jobs: int) -> None:
+@pytest.mark.parametrize("executor", ["local", "processes"])
+def test_edited_code_is_measured_by_the_next_run_of_a_notebook(files: Write, tmp_path: Path, executor: str) -> None:
     """In one process; reports show the new numbers alone, and going back finds the old ones."""
     path = files(PROBE, "probe.py")
     for number in (1.0, 2.0, 1.0):
         files(f"VALUE = {number}", "neighbour.py")
-        assert measured(path, tmp_path / "run", jobs=jobs) == [number] * 2
+        assert measured(path, tmp_path / "run", executor=executor) == [number] * 2
     assert len(harness.load(tmp_path / "run")) == 4
 
 

@@ -135,8 +135,10 @@ def test_what_other_processes_would_not_find_is_refused(cell: Cell, tmp_path: Pa
     """Before anything is written; timing, which needs another process too, says why it is skipped."""
     here = cell(LAYER, NET, MORE)
     for models, tasks, probes in ((here["Net"], SHORT, "accuracy"), ("lstm", here["Copy"], "accuracy")):
-        with pytest.raises(RequestError, match=r"known to this process alone.* jobs=1, or ask for it by its file"):
-            harness.run(models, tasks, probes, jobs=2, out=tmp_path / "run")
+        with pytest.raises(
+            RequestError, match=r"known to this process alone.*executor='local', or ask for it by its file"
+        ):
+            harness.run(models, tasks, probes, executor="processes", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (timed,) = harness.run(here["Net"], SHORT, "speed", out=tmp_path, **QUICK)
     assert timed.status == "skipped"
@@ -169,7 +171,9 @@ def test_what_can_be_imported_is_found_everywhere(tmp_path: Path) -> None:
     """Under the name that the command line has for it, in worker processes too."""
     name = "harness_plugins.models.lstm:LSTM"
     assert trial_id(partial(LSTM, hidden=4)) == trial_id(f"{name}:hidden=4")
-    results = harness.run(partial(LSTM, hidden=4), SHORT, jobs=2, out=tmp_path, **QUICK | {"seeds": 2})
+    results = harness.run(
+        partial(LSTM, hidden=4), SHORT, jobs=2, executor="processes", out=tmp_path, **QUICK | {"seeds": 2}
+    )
     assert [(record.model.label, record.status) for record in results] == [(f"{name}:hidden=4", "ok")] * 2
 
 

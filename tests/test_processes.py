@@ -47,10 +47,8 @@ def interrupted(process: subprocess.Popen[str], out: Path) -> None:
     """Ctrl-C once: exit code 130 and one line; no worker is left that would hold the output open."""
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
     output, errors = process.communicate(timeout=120)
-    assert (output, errors) == (
-        "",
-        f"Interrupted. What is finished is in {out}; the same command goes on from there.\n",
-    )
+    finished = f" What is finished is in {out}; the same command goes on from there." if out.exists() else ""
+    assert (output, errors) == ("", f"Interrupted.{finished}\n")
     assert process.returncode == 130
 
 
@@ -74,11 +72,13 @@ elif "forkserver import main" in " ".join(sys.orig_argv):
     return folder
 
 
-def test_one_interrupt_ends_a_run_while_workers_start(tmp_path: Path) -> None:
-    """Also before they have begun."""
-    code = f"Path({str(tmp_path)!r}, f'{{time.time_ns()}}.started').touch(); time.sleep(100)"
+@pytest.mark.parametrize("count", [1, 3])
+def test_one_interrupt_ends_a_run_while_workers_start(tmp_path: Path, count: int) -> None:
+    """Also before they have begun: the one that plans, and those of the first trials."""
+    code = f"Path({str(tmp_path)!r}, f'{{time.time_ns()}}.started').touch()"
+    code += f"; len(list(Path({str(tmp_path)!r}).glob('*.started'))) > {count > 1:d} and time.sleep(100)"
     process = start(tmp_path / "run", path=as_workers_start(tmp_path, code))
-    wait(process, tmp_path, "*.started", 2)
+    wait(process, tmp_path, "*.started", count)
     interrupted(process, tmp_path / "run")
 
 
@@ -123,11 +123,14 @@ def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Callable[..., str], how: int) -> None:
-    """They do not go on behind the user's back, whatever a plugin is doing."""
+    """They do not go on behind the user's back, whatever a plugin is doing; nor does what it has started."""
     source = f"""
-    import time
+    import os, time
     from pathlib import Path
     def p(subject):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(1000)
         Path({str(tmp_path)!r}, f"{{subject.seed}}.begun").touch()
         time.sleep(1000)
     """
@@ -149,7 +152,9 @@ def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Cal
             os._exit(9)
     """
     models = [plugin_file(source) + ":M", "lstm:hidden=8", "lstm:hidden=4"]
-    results = harness.run(models, tasks=[SHORT], out=tmp_path / "run", seeds=1, training=SMALL, examples=64, jobs=2)
+    results = harness.run(
+        models, tasks=[SHORT], out=tmp_path / "run", seeds=1, training=SMALL, examples=64, executor="processes"
+    )
     assert [record.status for record in results] == ["failed", "ok", "ok"]
     assert results.records[0].error is not None
     assert "worker process died" in results.records[0].error.message
@@ -186,9 +191,12 @@ def test_what_plugins_print_does_not_mix_with_results(
     assert all(word in done.stderr for word in ("constructed", "training", "measuring"))  # lines of two may mix
 
 
-@pytest.mark.parametrize(("folder", "jobs"), [("records", 1), ("checkpoints", 1), ("checkpoints", 2)])
+@pytest.mark.parametrize(
+    ("folder", "executor", "jobs"),
+    [("records", "local", 1), ("checkpoints", "local", 1), ("checkpoints", "processes", 2)],
+)
 def test_a_run_that_cannot_write_ends_and_goes_on_later(
-    tmp_path: Path, plugin_file: Callable[..., str], folder: str, jobs: int
+    tmp_path: Path, plugin_file: Callable[..., str], folder: str, executor: str, jobs: int
 ) -> None:
     """As on a full disk: nothing more is trained for nothing, one sentence says why, and what was written stays."""
     place, elsewhere = tmp_path / "run" / folder, tmp_path / "elsewhere"
@@ -205,7 +213,7 @@ def test_a_run_that_cannot_write_ends_and_goes_on_later(
 
     def run() -> Results:
         probes = ["grad_reach", plugin_file(source) + ":p"]
-        settings: dict[str, Any] = {"seeds": 4, "training": SMALL, "examples": 32, "jobs": jobs}
+        settings: dict[str, Any] = {"seeds": 4, "training": SMALL, "examples": 32, "jobs": jobs, "executor": executor}
         return harness.run(["lstm:hidden=8"], [SHORT], probes, out=tmp_path / "run", **settings)
 
     with pytest.raises(HarnessError, match=r"cannot write '.*': No such file or directory; what was written"):
@@ -233,5 +241,7 @@ def test_workers_have_the_environment_of_the_run(
     for value in ("1", "2"):
         monkeypatch.setenv("SEEN", value)
         out = tmp_path / value
-        found = harness.run("lstm:hidden=4", SHORT, probe, seeds=2, training=SMALL, examples=16, jobs=2, out=out)
+        found = harness.run(
+            "lstm:hidden=4", SHORT, probe, seeds=2, training=SMALL, examples=16, executor="processes", out=out
+        )
         assert [record.measurements[0].value for record in found] == [float(value)] * 2  # type: ignore[union-attr]

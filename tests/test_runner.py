@@ -91,7 +91,7 @@ def test_worker_processes_give_the_same_records(tmp_path: Path) -> None:
     """`--jobs 2` changes the wall time and nothing else."""
     options: dict[str, Any] = {"models": ["lstm:hidden=8"], "seeds": 2, "probes": ["accuracy"]}
     one = run(out=tmp_path / "one", jobs=1, **options)
-    two = run(out=tmp_path / "two", jobs=2, **options)
+    two = run(out=tmp_path / "two", jobs=2, executor="processes", **options)
     assert [(r.id, numbers(r)) for r in one] == [(r.id, numbers(r)) for r in two]
 
 

@@ -1,6 +1,9 @@
 """The commands for whoever writes a plugin: `harness new` and `harness check`."""
 
 import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -8,6 +11,9 @@ import click
 from harness.cli.common import say
 
 AUTHORED = ("model", "task", "probe")
+
+PATIENCE = 3600.0
+"""Seconds that the checks of one plugin may take."""
 
 
 @click.command()
@@ -54,12 +60,31 @@ def check(context: click.Context, names: tuple[str, ...], kind: str | None, verb
     from harness.testing.installed import check_installed
 
     reports = []
-    for report in check_installed(default_registry(), names, kind):
-        reports.append(report)
-        if form == "text":
-            say(report.text(verbose=verbose))
+    with _ended_after(PATIENCE) as goes_on:
+        for report in check_installed(default_registry(), names, kind):
+            goes_on()
+            reports.append(report)
+            if form == "text":
+                say(report.text(verbose=verbose))
     if form == "json":
         click.echo(json.dumps([report.as_dict() for report in reports], indent=1))
     failed = any(report.failed for report in reports)
     checked = [not report.unchecked for report in reports]
     context.exit(0 if not failed and (all(checked) if names else any(checked)) else 1)
+
+
+@contextmanager
+def _ended_after(patience: float) -> Iterator[Callable[[], None]]:
+    """End this process with exit code 1 if it is told of no progress for so many seconds. Where every thread of it is
+    is printed then, and so which line of the plugin hangs."""
+    import faulthandler
+
+    def goes_on() -> None:
+        faulthandler.dump_traceback_later(patience, exit=True, file=errors)
+
+    with os.fdopen(os.dup(2), "wb") as errors:
+        goes_on()
+        try:
+            yield goes_on
+        finally:
+            faulthandler.cancel_dump_traceback_later()

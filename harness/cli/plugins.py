@@ -7,14 +7,14 @@ import click
 
 from harness.cli.common import say, terminal_width
 
-LISTED = ("models", "tasks", "probes", "suites")
+LISTED = ("models", "tasks", "probes", "suites", "executors")
 
 
 @click.command("list")
 @click.argument("kind", required=False, type=click.Choice(LISTED))
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def list_plugins(kind: str | None, form: str) -> None:
-    """List the models, tasks, probes and suites that are installed, and the plugins that are broken."""
+    """List the models, tasks, probes, suites and executors that are installed, and the plugins that are broken."""
     from harness.registry import default_registry
 
     registry = default_registry()

@@ -48,6 +48,12 @@ from harness.vocabulary import FORMATS, STAGES
     help="Train and measure anew what is asked for here; other records in the run directory stay.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
+@click.option(
+    "--executor", metavar="NAME[:ARG=VALUE,...]", help="Where trials run: harness list executors  [default: processes]."
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="What a trial may take; what is left then fails.")
+@click.option("--retries", type=int, default=0, help="New attempts for a trial whose process died  [default: 0].")
+@click.option("--memory", type=float, metavar="GiB", help="Main memory for each process of a trial.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
@@ -66,6 +72,10 @@ def run(
     fresh: bool,
     jobs: int | None,
     device: str,
+    executor: str | None,
+    timeout: float | None,
+    retries: int,
+    memory: float | None,
     dry_run: bool,
     form: str,
 ) -> None:
@@ -75,8 +85,8 @@ def run(
     """
     from harness.devices import check_device, default_jobs
     from harness.execution import execute
-    from harness.executors.start import start
-    from harness.plan import make_plan
+    from harness.executors.choosing import checked_limits, choose
+    from harness.executors.planning import plan_for
     from harness.registry import default_registry
     from harness.requests import build_suite, default_out
     from harness.suites import parse_arguments
@@ -95,18 +105,17 @@ def run(
         raise RequestError(
             "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
         )
-    jobs = jobs or (default_jobs() if device == "cpu" else 1)
-    if jobs > 1 and not dry_run:
-        start()  # workers get ready while the run is planned
+    limits = checked_limits(timeout, retries, memory)
+    place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
+        plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
     out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
         with _progress() as report, redirect_stdout(sys.stderr):
-            results = execute(plan, out, fresh=fresh, jobs=jobs, report=report)
+            results = execute(plan, out, fresh=fresh, executor=place, report=report)
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)

@@ -2,14 +2,26 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import ClassVar
 
-from harness.executors import Report
-from harness.runner import Work, run_trial
+from harness.executors import Tell
 from harness.schema import Record
+from harness.work import Work
 
 
-def run_local(works: Sequence[Work], report: Report) -> Iterator[Record]:
-    """Run the trials in order."""
-    for index, work in enumerate(works):
-        yield from run_trial(work, partial(report, index))
-        report(index, 1.0)
+class Local:
+    """Trials run in the calling process, one after the other, where a debugger and a notebook's own classes are.
+
+    Nothing is isolated: a plugin that changes its process changes what later trials measure, and one that ends or
+    blocks it ends or blocks the run.
+    """
+
+    here: ClassVar = True
+
+    def __call__(self, works: Sequence[Work], tell: Tell) -> Iterator[Record]:
+        """Run the trials in order."""
+        from harness.runner import run_trial
+
+        for index, work in enumerate(works):
+            yield from run_trial(work, partial(tell, index))
+            tell(index, 1.0)

@@ -1,116 +1,233 @@
-"""Worker processes with one thread each: on small models faster than one process with several threads.
+"""A process of its own for each trial, several at a time: on small models faster than one with several threads.
 
-A worker that dies (out of memory, a crash in compiled code) costs its own trial only.
+What a plugin does to its process ends with its trial. A process that dies (out of memory, a crash in compiled code, an
+exit of the plugin's own) costs the cell that it was measuring, and the next process measures the rest; where it dies
+while the model is built or trained, there is nothing to measure, and all its cells fail.
 """
 
-import contextlib
-import multiprocessing
-import os
-import queue
-import sys
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
-from typing import Any, TextIO, cast
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
-
-from harness.blame import Aside, failure
 from harness.errors import HarnessError, StoreError
-from harness.executors import Report
+from harness.executors import Limits, Tell
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen
 from harness.executors.start import start, stop
-from harness.interrupts import interrupts_held
-from harness.runner import Work, failed_records, run_trial
-from harness.schema import Record
+from harness.schema import Cell, Failure, Record
 from harness.store import RunDirectory
+from harness.work import Work
 
-AHEAD = 8
-"""Trials handed over beyond those that run. All at once would fill the pipe to the workers, and an interrupt would find
-a thread that writes into it; Python 3.13 prints what becomes of that."""
+SILENCE = 3600.0
+"""Seconds after which a trial that shows no sign of progress (a training step, a finished cell) is taken for one that
+hangs, if no timeout is set. Ten training steps, or one cell, of what anybody studies with this take minutes at most,
+and a run that is left alone for a night should still use most of it."""
 
-_shares: Any = None
-"""In a worker: the queue that takes `(index of the trial, share done)`."""
+TICK = 0.25
+"""Seconds between looks at the clock."""
+
+STARTS = 3
+"""Processes in a row that end before they can do anything, before the run is given up."""
+
+SHARE_EVERY = 0.1
+"""Seconds between two messages about how far a training is."""
 
 
-def run_in_processes(works: Sequence[Work], report: Report, jobs: int) -> Iterator[Record]:
-    """Run the trials on `jobs` worker processes; the records of a trial come when it is finished.
+class Processes:
+    """A new process for each trial, `jobs` at a time: on Linux forked, within milliseconds, from a process that has
+    imported torch and the built-in plugins and nothing else; elsewhere started anew, within seconds.
 
-    Raises:
-        StoreError: the run directory can no longer be written.
-        HarnessError: the worker processes die before they have a trial.
+    With a trial ends whatever it has started. Where a process dies, the cell that it was measuring fails, and a new one
+    measures the rest.
     """
-    context = start()
-    shares: Any = context.Queue()
-    waiting = enumerate(works)
-    with ProcessPool(
-        max_workers=jobs, initializer=_start_worker, initargs=(shares, dict(os.environ)), context=context
-    ) as pool:
+
+    def __init__(self, jobs: int, limits: Limits) -> None:
+        self.jobs = jobs
+        self.limits = limits
+        start()  # it gets ready while the run is planned
+
+    def __call__(self, works: Sequence[Work], tell: Tell) -> Iterator[Record]:
+        """The records of the trials, as they are written.
+
+        Raises:
+            StoreError: the run directory can no longer be written.
+            HarnessError: processes cannot be started, or die before they can do anything.
+        """
+        waiting = deque(_Trial(index, work, self.limits, tell) for index, work in enumerate(works))
+        running: list[_Trial] = []
+        clock = _Clock()
         try:
-            # a server that workers fork from was started without interrupts, and while it gets ready they may end us
-            with interrupts_held() if context.get_start_method() == "spawn" else contextlib.nullcontext():
-                futures = _schedule(pool, islice(waiting, jobs + AHEAD))
-            while futures:
-                if not pool.active:
-                    raise BrokenProcessPool
-                with contextlib.suppress(queue.Empty):
-                    report(*shares.get(timeout=0.1))
-                for index in [index for index, future in futures.items() if future.done()]:
-                    future = futures.pop(index)
-                    report(index, 1.0)
-                    error = future.exception()
-                    if isinstance(error, StoreError):
-                        raise error
-                    yield from future.result() if error is None else _after_death(works[index], error)
-                    futures |= _schedule(pool, islice(waiting, 1))
-        except BrokenProcessPool:
-            pool.stop()
-            raise HarnessError(
-                "the worker processes die as soon as they start, perhaps for lack of memory; try --jobs 1"
-            ) from None
+            while waiting or running:
+                while waiting and len(running) < self.jobs:
+                    waiting[0].begin(clock())
+                    running.append(waiting.popleft())
+                listen([trial.child for trial in running], TICK)
+                now = clock()
+                for trial in list(running):
+                    yield from trial.advance(now)
+                    if not trial.left:
+                        running.remove(trial)
+                        trial.child.end()
+                        tell(trial.index, 1.0)
         except BaseException:
-            pool.stop()  # on Ctrl-C, for example: what is on disk stays, the rest runs next time
-            stop()
+            stop()  # on Ctrl-C, for example, also where one is just being started: what is on disk stays
             raise
+        finally:
+            for trial in running:
+                trial.child.end()
 
 
-def _schedule(pool: ProcessPool, works: Iterable[tuple[int, Work]]) -> dict[int, ProcessFuture[list[Record]]]:
+class _Clock:
+    """Seconds in which this process was there to listen: while the machine sleeps, or Ctrl-Z stops the run, no trial
+    comes closer to its timeout."""
+
+    def __init__(self) -> None:
+        self.seconds, self.last = 0.0, time.monotonic()
+
+    def __call__(self) -> float:
+        now = time.monotonic()
+        self.seconds += min(now - self.last, 4 * TICK)
+        self.last = now
+        return self.seconds
+
+
+class _Trial:
+    """One trial on its way through as many processes as it takes."""
+
+    child: Child
+
+    def __init__(self, index: int, work: Work, limits: Limits, tell: Tell) -> None:
+        self.index = index
+        self.work = work
+        self.limits = limits
+        self.tell = tell
+        self.store = RunDirectory(work.out)
+        self.left: dict[str, Cell] = {cell.id: cell for cell in work.planned.cells}
+        """Cells without a record of this run, by id."""
+        self.lost: dict[str, Failure] = {}
+        """Why cells will not be measured any more; the next process writes their records."""
+        self.before = {cell: self._file(cell) for cell in self.left}
+        """The files that lie where records will be: failed ones of an earlier run."""
+        self.retries = limits.retries
+        self.false_starts = 0
+        self.deadline: float | None = None
+
+    def begin(self, now: float) -> None:
+        """Start a process for what is left."""
+        planned = replace(self.work.planned, cells=list(self.left.values()))
+        lost = {cell: failure for cell, failure in self.lost.items() if cell in self.left}
+        self.begun, self.measuring, self.sign = False, "", now
+        self.child = Child(_run, replace(self.work, planned=planned), lost, self.limits.memory)
+
+    def advance(self, now: float) -> Iterator[Record]:
+        """Hear what the process says, and do what has to be done about it."""
+        ended = self.child.exitcode is not None  # looked at first, so that nothing it said is missed
+        for what, *more in self.child.heard():
+            self.sign = now
+            if what == "begun":
+                self.begun, self.false_starts = True, 0
+                if self.deadline is None and self.limits.timeout:
+                    self.deadline = now + self.limits.timeout
+            elif what == "share":
+                self.tell(self.index, more[0])
+            elif what == "measuring":
+                self.measuring = more[0]
+            elif what == "written":
+                self.measuring = ""
+                yield from self._written(more)
+            elif what == "full":
+                raise StoreError(more[0])
+            elif what == "raised":
+                yield from self._lose(now, f"the worker process failed:\n{more[0]}", "RuntimeError")
+                return
+        if not self.left:
+            return
+        if ended:
+            yield from self._after_its_end(now)
+        elif self.deadline is not None and now > self.deadline:
+            self.deadline, self.retries, self.measuring = None, 0, ""
+            yield from self._lose(now, f"no answer in {self.limits.timeout:g} s (--timeout)", "TimeoutError")
+        elif self.deadline is None and now > self.sign + SILENCE:
+            message = f"no sign of progress for {SILENCE:g} s; with --timeout a trial may take longer, or less"
+            yield from self._lose(now, message, "TimeoutError")
+
+    def _after_its_end(self, now: float) -> Iterator[Record]:
+        code = self.child.exitcode
+        assert code is not None
+        if not self.begun:
+            self.false_starts += 1
+            if self.false_starts >= STARTS:
+                raise HarnessError(die_at_once(code))
+            self.child.end()
+            self.begin(now)
+            return
+        memory = ", perhaps for lack of memory; try --jobs 1" if code in (-9, 255) else ""
+        yield from self._lose(now, f"the worker process died: {how_it_ended(code)}{memory}", "ProcessDied")
+
+    def _lose(self, now: float, message: str, kind: str) -> Iterator[Record]:
+        """End the process; the cell that it was measuring fails, or all that are left if it was measuring none. Another
+        process writes that, and measures the rest."""
+        self.child.end()
+        yield from self._written([cell for cell in self.left if self._file(cell) not in (None, self.before[cell])])
+        if not self.left:
+            return
+        if self.retries:
+            self.retries -= 1
+        else:
+            lost = [self.measuring] if self.measuring in self.left else list(self.left)
+            self.lost |= dict.fromkeys(lost, Failure(type=kind, message=message, traceback=""))
+        self.begin(now)
+
+    def _written(self, cells: Sequence[str]) -> Iterator[Record]:
+        for cell in cells:
+            if cell in self.left and (record := self.store.read_record(cell)):
+                del self.left[cell]
+                yield record
+
+    def _file(self, cell: str) -> tuple[int, int] | None:
+        """What tells the file of a record from every one that takes its place."""
+        try:
+            status = Path(self.store.records, f"{cell}.json").stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+
+def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -> None:
+    """In the new process: write what is lost, and run the rest."""
+    from harness.runner import failed_records, run_trial
+
+    if memory is not None:
+        _limit(memory)
+    last = 0.0
+
+    def share(done: float) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last > SHARE_EVERY:
+            last = now
+            say("share", done)
+
+    rest = [cell for cell in work.planned.cells if cell.id not in lost]
     try:
-        return {index: pool.schedule(_run, args=[index, work]) for index, work in works}
-    except RuntimeError as error:  # the workers have died
-        raise BrokenProcessPool from error
+        for cell in work.planned.cells:
+            if cell.id in lost:
+                failed_records(work, [cell], lost[cell.id])
+                say("written", cell.id)
+        if rest:
+            work = replace(work, planned=replace(work.planned, cells=rest))
+            for record in run_trial(work, share, lambda cell: say("measuring", cell.id)):
+                say("written", record.id)
+    except StoreError as error:
+        say("full", str(error))
 
 
-def _after_death(work: Work, error: BaseException) -> list[Record]:
-    """The records that the worker wrote before it died, and failed ones for the rest."""
-    store = RunDirectory(work.out)
-    found = [record for cell in work.planned.cells if (record := store.read_record(cell.id))]
-    # what an earlier run left is a failed record; what is none another run has measured meanwhile
-    written = [each for each in found if each.status != "failed" or each.provenance.started == work.started]
-    known = {record.id for record in written}
-    missing = [cell for cell in work.planned.cells if cell.id not in known]
-    if isinstance(error, ProcessExpired):
-        code = error.exitcode
-        error = RuntimeError(f"the worker process died (exit code {code}), perhaps for lack of memory; try --jobs 1")
-    return [*written, *failed_records(work, missing, failure(error))]
-
-
-def _start_worker(shares: Any, environment: dict[str, str]) -> None:
-    global _shares
-    _shares = shares
-    os.environ.clear()  # the server's is of the time when it was started
-    os.environ.update(environment)
-    sys.stdout = cast(TextIO, Aside())  # standard output is the parent's, for results
-    threading.Thread(target=_end_with_the_run, daemon=True).start()
-
-
-def _end_with_the_run() -> None:
-    """Where the run was killed, leave the machine to the next one, whatever a plugin is doing."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _run(index: int, work: Work) -> list[Record]:
-    return list(run_trial(work, lambda share: _shares.put((index, share))))
+def _limit(memory: float) -> None:
+    """Hold this process, and each that it starts, to so many GiB of memory of their own; an allocation beyond raises
+    an error, which fails a cell as any other does. Memory of an accelerator does not count."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit = int(memory * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

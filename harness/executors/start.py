@@ -1,4 +1,4 @@
-"""Where worker processes come from. Light, so that a run can begin to start them before it knows what it will do."""
+"""Where processes come from. Light, so that a run can begin to start them before it knows what it will do."""
 
 import multiprocessing
 import os
@@ -7,7 +7,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
+from types import ModuleType
 
 from harness.interrupts import interrupts_held
 
@@ -15,23 +16,65 @@ LONGEST = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 """Bytes of the temporary folder's path at which the server's socket, a file in it, still has an address."""
 
 
-def start() -> BaseContext:
-    """What worker processes are started with; on Linux the server that they fork from begins to import torch now.
+def start() -> ForkServerContext | SpawnContext:
+    """What processes are started with; on Linux the server that they are forked from begins to import torch now.
 
     A fork of a process that has used torch can hang in its thread pools; a new process takes seconds to import torch.
-    The server has imported it and used nothing: workers start at once, and share its memory. Elsewhere each worker is
-    a new process. (Environment variables that torch reads when it is imported are those of the server's start.)
+    The server has imported it and used nothing: see `harness.executors.warm`. Elsewhere each one is a new process.
+    (Environment variables that torch reads when it is imported are those of the server's start.)
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.runner"])
+    context.set_forkserver_preload(["harness.executors.warm"])
     resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
-    with interrupts_held(), _room_for_a_socket(), _without_the_current_folder():
+    with interrupts_held(), _room_for_a_socket(), _without_the_current_folder(), without_main():
         forkserver.ensure_running()
     return context
+
+
+def server() -> int | None:
+    """The process id of the server, if there is one."""
+    if sys.platform != "linux":
+        return None
+    from multiprocessing import forkserver
+
+    return getattr(forkserver._forkserver, "_forkserver_pid", None)
+
+
+def leave_server() -> None:
+    """In a process that was forked from the server: be no client of it, so that it sees the end of the run, and that
+    a plugin which uses such a server gets one of its own."""
+    if sys.platform != "linux":
+        return
+    from multiprocessing import forkserver
+
+    known = forkserver._forkserver
+    if (alive := getattr(known, "_forkserver_alive_fd", None)) is not None:
+        os.close(alive)
+    known.__init__()  # type: ignore[misc]
+
+
+def stop() -> None:
+    """End the server, which may still be importing torch, and would then start what it was asked for; what was forked
+    from it ends with it."""
+    if (pid := server()) is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Python imports the user's script or notebook again in processes that are started meanwhile, unless it sees none:
+    it holds nothing that they need, and without `if __name__ == "__main__":` it would run again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager
@@ -59,14 +102,3 @@ def _without_the_current_folder() -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def stop() -> None:
-    """End the server, which may still be importing torch, and would then start the workers that it was asked for."""
-    if sys.platform == "linux":
-        from multiprocessing import forkserver
-
-        pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
-        if pid is not None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)

@@ -1,0 +1,167 @@
+"""Processes that nothing of anybody ran in before: started, listened to, and ended with everything they have started.
+
+Each one leads a session of its own, in which Ctrl-C does not reach it, and is the parent of whatever its descendants
+leave behind. On Linux nothing that runs as the same user outlives it. Elsewhere what leaves its process group does.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from importlib.metadata import EntryPoint
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NoReturn, TextIO, cast
+
+from harness.errors import HarnessError
+from harness.executors.start import leave_server, server, start, without_main
+from harness.executors.strays import end_descendants, end_group, keep_orphans
+from harness.interrupts import interrupts_held
+from harness.registry import installed
+
+Say = Callable[..., None]
+"""In a child: send a word, and what goes with it, to whoever listens."""
+
+PATIENCE = 10.0
+"""Seconds to wait for the end of a process that was killed, before it is left to the kernel."""
+
+_alive: set[int] = set()
+"""Process ids of all children."""
+_changing = threading.Lock()
+"""Held while one is started, or while what none of them has started is ended."""
+
+
+class Child:
+    """A process that runs one function.
+
+    Args:
+        run: called in the process with a `Say` and whatever is given; it must be importable there. It need not return.
+        given: plain data.
+
+    Raises:
+        HarnessError: the platform gives no process.
+    """
+
+    def __init__(self, run: Callable[..., None], *given: Any) -> None:
+        context = start()
+        self._inbox, outbox = context.Pipe(duplex=False)
+        self._open, self._ended = True, False
+        life = (outbox, dict(os.environ), installed(), run, given)
+        self._process: BaseProcess = context.Process(target=_begin, args=life)
+        # elsewhere than on Linux, it could be interrupted until it has a session of its own
+        spawned = context.get_start_method() == "spawn"
+        try:
+            with _changing, without_main(), interrupts_held() if spawned else nullcontext():
+                self._process.start()
+                assert self._process.pid is not None
+                self.pid = self._process.pid
+                _alive.add(self.pid)
+        except (OSError, EOFError) as error:
+            self._inbox.close()
+            raise HarnessError(f"no process can be started: {error}; try --executor local") from error
+        finally:
+            outbox.close()
+
+    @property
+    def exitcode(self) -> int | None:
+        """As of `multiprocessing.Process`: minus the number of a signal; None while it lives."""
+        return self._process.exitcode
+
+    def heard(self) -> Iterator[tuple[Any, ...]]:
+        """What it has said since the last time: tuples that begin with a word. Never waits for more."""
+        try:
+            while self._open and self._inbox.poll():
+                yield self._inbox.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):
+            self._open = False
+
+    def end(self) -> None:
+        """End it, if it lives, and what it has started. Once is enough."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.exitcode is None or sys.platform != "linux":
+            end_group(self.pid)
+        self._process.join(PATIENCE)
+        with _changing:
+            _alive.discard(self.pid)
+            if (parent := server()) is not None:
+                end_descendants(parent, spare=_alive)
+        self._inbox.close()
+        with suppress(ValueError):  # if it lives, against all expectations
+            self._process.close()
+
+
+def listen(children: list[Child], timeout: float) -> None:
+    """Wait until one of them says something or ends, but not longer than so many seconds."""
+    wait([each._process.sentinel for each in children] + [each._inbox for each in children if each._open], timeout)
+
+
+def how_it_ended(exitcode: int) -> str:
+    """An exit code in words."""
+    if exitcode >= 0:
+        return f"it ended with exit code {exitcode}"
+    with suppress(ValueError):
+        return f"it was ended by {signal.Signals(-exitcode).name}"
+    return f"it was ended by signal {-exitcode}"
+
+
+def die_at_once(exitcode: int) -> str:
+    """What is wrong where children end before they can say anything."""
+    how = how_it_ended(exitcode)
+    return f"the worker processes die as soon as they start ({how}), perhaps for lack of memory; try --executor local"
+
+
+def _begin(
+    outbox: Connection,
+    environment: dict[str, str],
+    plugins: tuple[EntryPoint, ...],
+    run: Callable[..., None],
+    given: tuple[Any, ...],
+) -> None:
+    """The life of a child. It ends here: what a plugin leaves to Python's own end (threads, exit handlers, processes to
+    wait for) could take for ever."""
+    leave = os._exit
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    if hasattr(os, "setsid"):
+        os.setsid()
+    leave_server()
+    keep_orphans()
+    os.environ.clear()  # the server's is of the time when it was started
+    os.environ.update(environment)
+    installed(plugins)
+    os.dup2(2, 1)  # standard output is the parent's, for results
+    threading.Thread(target=_end_with_the_run, daemon=True).start()
+
+    def say(*what: Any) -> None:
+        with suppress(OSError):
+            outbox.send(what)
+
+    try:
+        from harness.blame import Aside
+
+        sys.stdout = cast(TextIO, Aside())
+        say("begun")
+        run(say, *given)
+    except BaseException as error:
+        say("raised", "".join(traceback.format_exception(error)))
+    with suppress(Exception):
+        sys.stderr.flush()
+    leave(0)
+
+
+def _end_with_the_run() -> NoReturn:
+    """Where the run was killed, leave the machine to the next one, whatever a plugin is doing."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    end_descendants(os.getpid())
+    end_group(os.getpid())
+    os._exit(1)

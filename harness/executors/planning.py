@@ -1,0 +1,106 @@
+"""Plans are made where trials run: in a process of its own, so that no plugin is imported into the caller's."""
+
+import time
+from collections.abc import Sequence
+
+from harness import errors
+from harness.errors import HarnessError, PluginError
+from harness.executors import Executor
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen
+from harness.executors.start import stop
+from harness.plan import Plan, make_plan
+from harness.registry import default_registry
+from harness.suites import Suite, Ways
+from harness.vocabulary import STAGES
+
+PATIENCE = 600.0
+"""Seconds that the import of one plugin, or all the rest of planning, may take."""
+
+KINDS = ("model", "task", "probe")
+
+
+def plan_for(
+    executor: Executor, suite: Suite, *, device: str, training: Ways | None = None, stages: Sequence[str] = STAGES
+) -> Plan:
+    """What `make_plan` makes of a suite, in this process if trials run here, or else in one that ends with it.
+
+    A plugin whose import ends that process, or does not end, is broken like one whose import raises: its cells fail.
+
+    Raises:
+        RequestError: see `make_plan`.
+        PluginError: the process ended, or hung, and no plugin was being imported.
+    """
+    if getattr(executor, "here", False):
+        return make_plan(suite, default_registry(), device=device, training=training, stages=stages)
+    deadly: dict[tuple[str, str], str] = {}
+    while True:
+        child = Child(_plan, suite, device, training, stages, deadly)
+        try:
+            plan = _listen(child, deadly)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                stop()
+            raise
+        finally:
+            child.end()
+        if plan is not None:
+            return plan
+
+
+def _listen(child: Child, deadly: dict[tuple[str, str], str]) -> Plan | None:
+    """The plan; None if the process did not come to one, and whose fault it is has been noted."""
+    importing: tuple[str, str] | None = None
+    begun = False
+    sign = time.monotonic()
+    while True:
+        listen([child], 1.0)
+        code = child.exitcode
+        for what, *more in child.heard():
+            sign, begun = time.monotonic(), True
+            if what == "plan":
+                plan: Plan = more[0]
+                return plan
+            if what == "refused":
+                raise getattr(errors, more[0])(more[1])
+            if what == "raised":
+                raise HarnessError(f"the plan cannot be made:\n{more[0]}")
+            importing = more[0] if what == "importing" else importing
+        if code is not None:
+            if not begun:
+                raise HarnessError(die_at_once(code))
+            problem = f"the process died: {how_it_ended(code)}"
+        elif time.monotonic() - sign > PATIENCE:
+            problem = f"no answer in {PATIENCE:g} s"
+        else:
+            continue
+        if importing is None or importing in deadly:
+            raise PluginError(f"a plugin failed while the run was planned, and nothing was started; {problem}")
+        kind, name = importing
+        deadly[importing] = f"{kind} {name!r} failed while being imported: {problem}"
+        return None
+
+
+def _plan(
+    say: Say,
+    suite: Suite,
+    device: str,
+    training: Ways | None,
+    stages: Sequence[str],
+    deadly: dict[tuple[str, str], str],
+) -> None:
+    """In the new process."""
+    registry = default_registry()
+    try:
+        plan = make_plan(
+            suite,
+            registry,
+            device=device,
+            training=training,
+            stages=stages,
+            deadly=deadly,
+            tell=lambda kind, name: say("importing", (kind, name)),
+        )
+    except HarnessError as error:
+        say("refused", type(error).__name__, str(error))
+    else:
+        say("plan", plan)

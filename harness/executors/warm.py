@@ -1,0 +1,55 @@
+"""What the server that processes are forked from has done before: it has imported this module, and nothing else does.
+
+It has imported what every trial needs and used nothing, so that a fork is safe, ready within milliseconds, and shares
+its memory. Nothing of anybody else is in it: other plugins are imported by each trial anew.
+"""
+
+import atexit
+import contextlib
+import gc
+import os
+import signal
+import sys
+import warnings
+from importlib import metadata
+from typing import Any
+
+import numpy.random  # noqa: F401 - which numpy imports when it is first asked for
+
+import harness.runner  # noqa: F401 - what trials need
+from harness.errors import HarnessError
+from harness.executors.strays import end_descendants, keep_orphans
+from harness.provenance import provenance
+from harness.registry import build_registry
+from harness.sources import source_digest
+from harness.targets import load_definition
+
+OURS = "sequence-harness"
+"""The distribution with the built-in plugins."""
+
+
+def _leave(*given: Any) -> None:
+    sys.exit()
+
+
+def _import_built_in() -> None:
+    """Their modules, and the digests of what was imported: from here on an edit is noticed."""
+    points = [point for point in metadata.entry_points(group="harness") if point.dist and point.dist.name == OURS]
+    registry = build_registry(points)
+    for kind in ("model", "task", "probe"):
+        for entry in registry.all(kind):
+            with contextlib.suppress(HarnessError):  # whoever asks for it is told
+                definition = load_definition(entry)
+                source_digest(definition.module)
+                _ = definition.arguments
+
+
+provenance("cpu", 1, None, None)  # the processor, the versions and the digest of the core are found once
+_import_built_in()
+keep_orphans()
+atexit.register(end_descendants, os.getpid())
+for _name in ("SIGTERM", "SIGHUP"):
+    signal.signal(getattr(signal, _name), _leave)
+warnings.filterwarnings("ignore", "forkserver: waitpid returned")  # of orphans
+gc.collect()
+gc.freeze()  # a collection in a fork copies no page of these

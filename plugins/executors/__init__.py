@@ -1,0 +1,19 @@
+"""The built-in places where trials run; their code is the core's own, `harness.executors`."""
+
+from collections.abc import Iterator
+
+from harness import ExecutorSpec, hookimpl
+
+
+@hookimpl
+def harness_executors() -> Iterator[ExecutorSpec]:
+    yield ExecutorSpec(
+        "processes",
+        "harness.executors.processes:Processes",
+        "a new process for each trial, several at a time; what one trial does, no other one sees",
+    )
+    yield ExecutorSpec(
+        "local",
+        "harness.executors.local:Local",
+        "this process, one trial after the other; nothing keeps a plugin from what others measure",
+    )
