@@ -193,6 +193,10 @@ class Target:
             digest=self._digest(values),
         )
 
+    def files(self, arguments: dict[str, Any]) -> list[Path]:
+        """The files that resolved arguments name, and whose content decides the result."""
+        return self.says.files(**_keywords(self._validated(arguments)))
+
     def _digest(self, values: BaseModel) -> str:
         """Of the plugin's source, and of the content of the files that its arguments name."""
         entry = self.entry
