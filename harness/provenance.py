@@ -22,6 +22,7 @@ def provenance(device_name: str, threads: int, revision: str | None, dirty: bool
         python=platform.python_version(),
         torch=torch.__version__,
         platform=f"{platform.system()} {platform.machine()}",
+        host=platform.node(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=threads,
         revision=revision,

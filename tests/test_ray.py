@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -36,17 +37,26 @@ QUICK: dict[str, Any] = {"examples": 32, "training": SMALL}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the machines keep what they write."""
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def cluster(temporary: Path) -> Iterator[Any]:
     """Two machines with a core each, as far as Ray can tell."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
     small = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=small)
-    cluster.small = small
-    cluster.other = cluster.add_node(**small)
-    yield cluster
-    cluster.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setenv("RAY_TMPDIR", "/tmp")  # whose sockets need a short path
+        cluster = Cluster(initialize_head=True, head_node_args=small)
+        cluster.small = small
+        cluster.other = cluster.add_node(**small)
+        yield cluster
+        cluster.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +136,7 @@ def test_two_machines_give_the_same_records(cluster: Any, tmp_path: Path) -> Non
         assert (tmp_path / "there" / "checkpoints" / one.name).read_bytes() == one.read_bytes()
     for path in (tmp_path / "there" / "records").iterdir():
         path.unlink()
+    assert {record.provenance.host for record in there} == {platform.node()}
     again = harness.run(**CROSSED, **QUICK, seeds=3, out=tmp_path / "there", executor=address(cluster))
     same([*here], [*again])
     assert {r.id: r.trained for r in again} == {r.id: r.trained for r in there}  # the seconds, too
@@ -203,8 +214,31 @@ def test_a_missing_package_fails_its_own_trials(cluster: Any, tmp_path: Path, mo
 
 
 @pytest.mark.slow
-def test_an_interrupt_cancels_what_runs(cluster: Any, tmp_path: Path, plugin_file: Callable[..., str]) -> None:
-    """Ctrl-C once: exit code 130 and one line, and the machines are free again; what came back is kept."""
+def test_limits_hold_elsewhere(cluster: Any, tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """A cell that does not end costs itself alone, and its machine is free for others."""
+    source = """
+    import os
+    import time
+    def hangs(subject):
+        time.sleep(1000)
+    def dies(subject):
+        os._exit(9)
+    """
+    file = plugin_file(source)
+    asked = {**CROSSED, "probes": [f"{file}:dies", f"{file}:hangs", "accuracy"], "examples": 32, "seeds": 1}
+    records = harness.run(
+        **asked, training={"steps": 2}, out=tmp_path / "run", executor=address(cluster), timeout=15, memory=2
+    )
+    said = {record.probe.label.rpartition(":")[2]: record.error.message for record in records if record.error}
+    assert "exit code 9" in said["dies"]
+    assert "15 s" in said["hangs"]
+
+
+@pytest.mark.slow
+def test_an_interrupt_cancels_what_runs(
+    cluster: Any, temporary: Path, tmp_path: Path, plugin_file: Callable[..., str]
+) -> None:
+    """Ctrl-C once: exit code 130 and one line; the machines are free and clean again; what came back is kept."""
     source = f"""
     import time
     from pathlib import Path
@@ -229,6 +263,7 @@ def test_an_interrupt_cancels_what_runs(cluster: Any, tmp_path: Path, plugin_fil
     assert (output, process.returncode) == ("", 130)
     assert errors.startswith("Interrupted.")
     assert errors.count("\n") == 1
+    assert not [*temporary.glob("harness-*")]
     after = harness.run(**CROSSED, **QUICK, seeds=1, out=tmp_path / "after", executor=address(cluster))
     assert {record.status for record in after} == {"ok"}
     kept = [*RunDirectory(tmp_path / "run").read_records()]

@@ -15,6 +15,8 @@ from queue import Empty, SimpleQueue
 from harness import __version__
 from harness.errors import PluginError
 from harness.executors import Limits
+from harness.executors.processes import Processes
+from harness.executors.start import stop
 from harness.plan import core_digest
 from harness.schema import Record
 from harness.travel import Baggage, uses
@@ -104,10 +106,6 @@ def _found(folders: list[Path]) -> Iterator[None]:
 
 def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
     """How far the trial is, now and then, and its records."""
-    from harness.executors.processes import Processes
-
-    # a new process would import it again, and all of what it was started with, for nothing
-    vars(sys.modules["__main__"]).pop("__file__", None)
     work.out.mkdir(parents=True, exist_ok=True)
     for folder in ("records", "trials", "checkpoints"):
         (work.out / folder).mkdir(exist_ok=True)
@@ -138,6 +136,9 @@ def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
             if isinstance(event, BaseException):
                 raise event
             yield event
+    except BaseException:  # whoever sent the trial cancels it, for example
+        stop()
+        raise
     finally:
         over.set()
 

@@ -9,13 +9,13 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import util
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from harness_plugins.executors.elsewhere import Event, run_elsewhere
@@ -23,10 +23,11 @@ from harness_plugins.executors.elsewhere import Event, run_elsewhere
 from harness import __version__
 from harness.errors import HarnessError, PluginError, RequestError
 from harness.executors import Limits, Tell
+from harness.executors.children import Child, Say, how_it_ended, listen
 from harness.plan import core_digest
 from harness.schema import Record
 from harness.store import RunDirectory, write_atomic
-from harness.travel import Baggage, came_home, may_have_files, pack, uses
+from harness.travel import Baggage, Use, came_home, may_have_files, pack, uses
 from harness.work import Work
 
 MOVES = 3
@@ -37,6 +38,9 @@ AT_ONCE = 1000
 
 PATIENCE = 30.0
 """Seconds in which a cluster must have answered."""
+
+GOODBYE = 5.0
+"""Seconds that cancelled trials have to end; then they are killed, at the latest with the run."""
 
 STORE = 200_000_000
 """Bytes of memory in which a Ray of this machine's own keeps what tasks send; more goes to the disk."""
@@ -72,11 +76,15 @@ class Ray:
         self.jobs = jobs
         self.limits = limits
         self.address = address
+        self.elsewhere = address is not None
         self.resources = {"CPU": num_cpus, "GPU": num_gpus, "memory": int((limits.memory or 0) * 2**30)}
 
     def __call__(self, works: Sequence[Work], tell: Tell) -> Iterator[Record]:
         """Run the trials; records come as soon as they are there."""
-        if not self.resources["GPU"] and any(work.planned.trial.device != "cpu" for work in works):
+        devices = {work.planned.trial.device for work in works}
+        if numbered := devices - {"cpu", "cuda"}:
+            raise RequestError(f"Ray chooses the GPU of a trial; received {min(numbered)!r}: say --device cuda")
+        if "cuda" in devices and not self.resources["GPU"]:
             raise RequestError("trials on cuda need GPUs; say how many each takes: --executor ray:num_gpus=1")
         baggage = _packed(works)
         with _connected(self.address, min(self.jobs, len(works)) * self.resources["CPU"]) as ray:
@@ -122,8 +130,19 @@ class _Run:
                     yield from self._next(stream)
                 self._start(islice(waiting, AT_ONCE - len(self.running)))
         finally:
-            for stream in self.running:
-                self.ray.cancel(stream)
+            self._cancel()
+
+    def _cancel(self) -> None:
+        """End what runs, and leave it the time to take its temporary folders away."""
+        for stream in self.running:
+            self.ray.cancel(stream)
+        deadline = time.monotonic() + GOODBYE
+        while self.running and time.monotonic() < deadline:
+            for stream in self.ray.wait([*self.running], num_returns=1, timeout=0.2)[0]:
+                try:
+                    self.ray.get(next(stream))
+                except (StopIteration, self.ray.exceptions.RayError):
+                    del self.running[stream]
 
     def _start(self, indices: Iterable[int]) -> None:
         options = self.executor.resources
@@ -216,18 +235,26 @@ def _packed(works: Sequence[Work]) -> Baggage:
     plugins = [(kind, use) for kind, use in uses(works) if may_have_files(use)]
     if not plugins:
         return Baggage()
-    from pebble import ProcessPool
+    child = Child(_pack, plugins)
+    try:
+        while True:
+            listen([child], 1.0)
+            code = child.exitcode
+            for what, *more in child.heard():
+                if what == "packed":
+                    baggage: Baggage = more[0]
+                    return baggage
+                if what == "raised":
+                    raise HarnessError(f"what the trials need cannot be packed:\n{more[0]}")
+            if code is not None:
+                raise HarnessError(f"a plugin failed while its files were packed: {how_it_ended(code)}")
+    finally:
+        child.end()
 
-    from harness.executors.start import start
 
-    with ProcessPool(max_workers=1, context=start()) as pool:
-        baggage: Baggage = pool.schedule(_pack_in, args=[Path.cwd(), plugins]).result()
-    return baggage
-
-
-def _pack_in(folder: Path, plugins: Any) -> Baggage:
-    os.chdir(folder)
-    return pack(plugins)
+def _pack(say: Say, plugins: list[Use]) -> None:
+    """In the new process."""
+    say("packed", pack(plugins))
 
 
 @contextmanager
