@@ -78,9 +78,9 @@ def run(
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
-    check_device(device)
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
     place = choose(default_registry(), executor, asked, jobs, limits)
+    check_device(device, place)
     plan = plan_for(place, asked, device=device, training=training, stages=only)
     return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
 

@@ -6,15 +6,15 @@ import re
 from harness.errors import RequestError
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that is not there.
+def check_device(device: str, executor: object = None) -> None:
+    """Refuse a device that is not there; the machines of an executor that runs trials `elsewhere` may have it.
 
     Raises:
         RequestError: no such device.
     """
     if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
         raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
-    if device != "cpu":
+    if device != "cpu" and not getattr(executor, "elsewhere", False):
         import torch
 
         available = torch.cuda.device_count() if torch.cuda.is_available() else 0

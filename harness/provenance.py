@@ -24,6 +24,7 @@ def provenance(
         python=platform.python_version(),
         torch=torch.__version__,
         platform=f"{platform.system()} {platform.machine()}",
+        host=platform.node(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=threads,
         revision=revision,

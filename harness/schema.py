@@ -182,6 +182,8 @@ class Provenance(Strict):
     torch: str
     platform: str
     """Operating system and processor."""
+    host: str = ""
+    """Network name of the machine; "" in records from before it was noted."""
     device: str
     """Processor or accelerator the model ran on, by name."""
     threads: int

@@ -88,7 +88,21 @@ def source_digest(module: ModuleType) -> str:
     return digest
 
 
+def source_texts(module: ModuleType) -> dict[str, bytes]:
+    """The files that `source_digest` is taken of, as they were read: by their package's name and their place in it, and
+    by `/` and their place for files of a folder."""
+    return _source_texts(module.__name__, Path(getattr(module, "__file__", None) or ""))[0]
+
+
 def _source_digest(name: str, path: Path) -> tuple[str, list[_Place]]:
+    found, places = _source_texts(name, path)
+    digest = hashlib.sha256()
+    for key in sorted(found):
+        digest.update(key.encode() + b"\0" + found[key] + b"\0")
+    return digest.hexdigest()[:16], places
+
+
+def _source_texts(name: str, path: Path) -> tuple[dict[str, bytes], list[_Place]]:
     top = name.partition(".")[0]
     found: dict[str, bytes] = {}
     places: list[_Place] = []
@@ -98,10 +112,7 @@ def _source_digest(name: str, path: Path) -> tuple[str, list[_Place]]:
         _collect(_package(top, path), path, name, found, places)
     else:
         found[path.name] = path.read_bytes() if path.is_file() else b""
-    digest = hashlib.sha256()
-    for key in sorted(found):
-        digest.update(key.encode() + b"\0" + found[key] + b"\0")
-    return digest.hexdigest()[:16], places
+    return found, places
 
 
 def _package(name: str, path: Path) -> _Place:

@@ -99,7 +99,6 @@ def run(
         seeds=seeds,
         examples=examples,
     )
-    check_device(device)
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
         raise RequestError(
@@ -107,6 +106,7 @@ def run(
         )
     limits = checked_limits(timeout, retries, memory)
     place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
+    check_device(device, place)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
     out = out or default_out(asked)

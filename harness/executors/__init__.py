@@ -38,6 +38,7 @@ What an executor owes to the run:
 - A trial ends, and what it has started ends with it; so does everything when the run ends: when its iterator is closed.
 - Code given as it is (classes from a notebook) exists in the calling process alone. An executor that runs trials there
   says so by an attribute `here = True`; with any other one, plans are made in a process of their own.
+- One that brings trials to other machines says so by `elsewhere = True`: `--device cuda` then needs no GPU here.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The built-in places where trials run; their code is the core's own, `harness.executors`."""
+"""The built-in places where trials run; the code of those on this machine is the core's own, `harness.executors`."""
 
 from collections.abc import Iterator
 
@@ -16,4 +16,9 @@ def harness_executors() -> Iterator[ExecutorSpec]:
         "local",
         "harness.executors.local:Local",
         "this process, one trial after the other; nothing keeps a plugin from what others measure",
+    )
+    yield ExecutorSpec(
+        "ray",
+        "harness_plugins.executors.ray:Ray",
+        "tasks of Ray, on the machines of a cluster (ray:address=auto) or on this one; needs the extra [ray]",
     )

@@ -1,0 +1,152 @@
+"""The other end: a trial on the machine that it was sent to. Whatever brings trials there can use it."""
+
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from harness import __version__
+from harness.errors import PluginError
+from harness.executors import Limits
+from harness.executors.processes import Processes
+from harness.executors.start import stop
+from harness.plan import core_digest
+from harness.schema import Record
+from harness.travel import Baggage, uses
+from harness.work import Work
+
+INTERVAL = 0.5
+"""Seconds between two words about how far a trial is."""
+
+Event = float | str | dict[str, bytes]
+"""What is sent home: the share of the trial that is done, a record as JSON, or files of the run directory by their
+places in it."""
+
+
+def run_elsewhere(
+    work: Work, trained: dict[str, bytes], baggage: Baggage, limits: Limits, core: str
+) -> Iterator[Event]:
+    """Run a trial in a new process and a temporary folder, and send home whatever is written, as it is written.
+
+    Args:
+        work: the trial as it is planned at home.
+        trained: files that the run directory has of it.
+        baggage: what its plugins need.
+        limits: of the trial.
+        core: `core_digest` at home.
+
+    Raises:
+        PluginError: this machine has another harness, or lacks a package.
+    """
+    _check_installed(work, core)
+    with tempfile.TemporaryDirectory(prefix="harness-", ignore_cleanup_errors=True) as name:
+        folder, out = Path(name).resolve(), Path(name).resolve() / "run"
+        for place, content in trained.items():
+            path = out / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        baggage.unpack(folder)
+        sent = _written(out)
+        with _found([folder / each for each in baggage.shared]):
+            for event in _events(baggage.moved(work, folder, out), limits):
+                new = {path: stamp for path, stamp in _written(out).items() if sent.get(path) != stamp}
+                sent |= new
+                if new:
+                    yield {path.relative_to(out).as_posix(): path.read_bytes() for path in new}
+                yield event if isinstance(event, float) else baggage.homely(event.model_dump_json(), folder)
+
+
+def _check_installed(work: Work, core: str) -> None:
+    here = platform.node()
+    if core_digest() != core:
+        raise PluginError(
+            f"{here} has a harness ({__version__}) that measures with other code than the one that planned this run; "
+            "install the same version on all machines"
+        )
+    for kind, use in uses([work]):
+        try:
+            metadata.version(use.distribution or "sequence-harness")
+        except metadata.PackageNotFoundError:
+            raise PluginError(
+                f"{here} has no package {use.distribution!r}, which {kind} {use.label!r} is from; run there: "
+                f"pip install {use.distribution}=={use.version}"
+            ) from None
+
+
+def _written(out: Path) -> dict[Path, tuple[int, int]]:
+    """The files of a run directory, the oldest first, and what tells that one has changed; records go home as they are
+    yielded."""
+    paths = [path for path in out.glob("*/*") if path.parent.name != "records" and not path.name.startswith(".")]
+    stamps = {path: (status.st_mtime_ns, status.st_size) for path in paths for status in [path.stat()]}
+    return dict(sorted(stamps.items(), key=lambda each: each[1]))
+
+
+@contextmanager
+def _found(folders: list[Path]) -> Iterator[None]:
+    """Python finds packages in these folders, here and in the processes that are started meanwhile."""
+    before, path = os.environ.get("PYTHONPATH"), [*sys.path]
+    sys.path[:0] = map(str, folders)
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *filter(None, [before])])
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
+    """How far the trial is, now and then, and its records."""
+    work.out.mkdir(parents=True, exist_ok=True)
+    for folder in ("records", "trials", "checkpoints"):
+        (work.out / folder).mkdir(exist_ok=True)
+    events: SimpleQueue[float | Record | BaseException | None] = SimpleQueue()
+    over = threading.Event()
+    last = 0.0
+
+    def tell(index: int, share: float) -> None:
+        nonlocal last
+        if over.is_set():
+            raise InterruptedError
+        if time.monotonic() - last > INTERVAL or share == 1:
+            last = time.monotonic()
+            events.put(float(share))
+
+    def run() -> None:
+        try:
+            for record in Processes(1, limits)([work], tell):
+                events.put(record)
+        except BaseException as error:
+            events.put(error)
+        else:
+            events.put(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while (event := _next(events)) is not None:
+            if isinstance(event, BaseException):
+                raise event
+            yield event
+    except BaseException:  # whoever sent the trial cancels it, for example
+        stop()
+        raise
+    finally:
+        over.set()
+
+
+def _next(events: "SimpleQueue[float | Record | BaseException | None]") -> float | Record | BaseException | None:
+    """With a timeout, since a wait without one ends for nothing, and whoever cancels the trial interrupts it."""
+    while True:
+        try:
+            return events.get(timeout=0.1)
+        except Empty:
+            continue

@@ -1,0 +1,115 @@
+"""Trials sent to another machine take along what it lacks, and their records come home as if they had stayed."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import SHORT, SMALL
+from harness_plugins.executors.elsewhere import run_elsewhere
+from travelling import outcome, write_model
+
+import harness
+from harness import travel
+from harness.errors import PluginError
+from harness.executors import Limits
+from harness.plan import core_digest, make_plan
+from harness.registry import default_registry
+from harness.requests import build_suite
+from harness.results import Results
+from harness.schema import Cell, Record
+from harness.store import RunDirectory
+from harness.travel import Baggage, came_home, pack, uses
+from harness.work import Work
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model that needs its neighbours, and a file that an argument names."""
+    folder = write_model(tmp_path / "home")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def works(out: Path, *models: str, seeds: int = 1) -> list[Work]:
+    """Trials as a run would hand them out."""
+    suite = build_suite(list(models), [SHORT], ["accuracy", "grad_reach"], seeds=seeds, examples=32)
+    plan = make_plan(suite, default_registry(), training=[SMALL])
+    RunDirectory(out).create()
+    return [Work(planned, out) for planned in plan.trials]
+
+
+def sent(work: Work, baggage: Baggage, trained: dict[str, bytes] | None = None, core: str = "") -> Iterator[object]:
+    return run_elsewhere(work, trained or {}, baggage, Limits(), core or core_digest())
+
+
+def test_files_travel_and_records_come_home(home: Path, tmp_path: Path) -> None:
+    """Where the folder does not exist: the same records, as if nothing had been moved; also those of an error."""
+    models = ("./model.py:M:words=words.txt", "./model.py:M:words=words.txt,broken=true")
+    at_home = {record.id: record for record in _measured(tmp_path / "one", *models)}
+    planned = works(tmp_path / "two", *models)
+    baggage = pack(uses(planned))
+    home.rename(tmp_path / "gone")
+    for work in planned:
+        cells = {cell.id: cell for cell in work.planned.cells}
+        events = [*sent(work, baggage)]
+        found = [Record.model_validate_json(event) for event in events if isinstance(event, str)]
+        assert {record.id for record in found} == cells.keys()
+        for record in found:
+            assert outcome(came_home(record, cells[record.id])) == outcome(at_home[record.id])
+
+
+def _measured(out: Path, *models: str) -> Results:
+    return harness.run(
+        [*models], [SHORT], ["accuracy", "grad_reach"], seeds=1, examples=32, training=SMALL, out=out, executor="local"
+    )
+
+
+def test_what_was_trained_travels_both_ways(tmp_path: Path) -> None:
+    """A trial sends its checkpoint and learning curve home, and with them it is not trained again."""
+    (work,) = works(tmp_path, "lstm:hidden=8")
+    first = [*sent(work, Baggage())]
+    files = {place: content for event in first if isinstance(event, dict) for place, content in event.items()}
+    trial = work.planned.trial.id
+    assert files.keys() == {f"trials/{trial}.json", f"checkpoints/{trial}.safetensors"}
+    again = [*sent(work, Baggage(), files)]
+    assert not [event for event in again if isinstance(event, dict)]
+    trained = [
+        [Record.model_validate_json(event).trained for event in events if isinstance(event, str)]
+        for events in (first, again)
+    ]
+    assert trained[0] == trained[1]  # the seconds, too
+
+
+def test_a_machine_without_a_package_says_which(tmp_path: Path) -> None:
+    (work,) = works(tmp_path, "lstm:hidden=8")
+    model = work.planned.trial.model.model_copy(update={"distribution": "acme-gru", "version": "2.1"})
+    trial = work.planned.trial.model_copy(update={"model": model})
+    cells = [cell.model_copy(update={"trial": trial}) for cell in work.planned.cells]
+    work = replace(work, planned=replace(work.planned, trial=trial, cells=cells))
+    with pytest.raises(
+        PluginError, match=r"no package 'acme-gru', which model 'lstm:hidden=8' is from; .*acme-gru==2.1"
+    ):
+        next(sent(work, Baggage()))
+
+
+def test_a_machine_with_another_harness_is_refused(tmp_path: Path) -> None:
+    """Its numbers would be taken for those of this one."""
+    (work,) = works(tmp_path, "lstm:hidden=8")
+    with pytest.raises(PluginError, match="measures with other code"):
+        next(sent(work, Baggage(), core="another"))
+
+
+def test_large_files_stay(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are looked for under the same path."""
+    monkeypatch.setattr(travel, "MOST_BYTES", 0)
+    (work,) = works(tmp_path / "run", "./model.py:M:words=words.txt")
+    baggage = pack(uses([work]))
+    assert all(place.startswith("code/") for place in baggage.files)
+    (moved,) = {_words(cell) for cell in baggage.moved(work, tmp_path / "there", tmp_path).planned.cells}
+    assert moved == os.fspath(home / "words.txt")
+
+
+def _words(cell: Cell) -> str:
+    return str(cell.trial.model.arguments["words"])
