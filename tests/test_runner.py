@@ -184,7 +184,7 @@ def test_a_model_that_does_not_import_fails_its_own_cells(tmp_path: Path, plugin
     ("source", "said"),
     [
         ("def p(subject):\n    raise KeyError('head 9')", "KeyError: 'head 9' (at plugin.py:2)"),
-        ("def p(subject):\n    return [1.0]", "a probe yields Scalar, Curve or Matrix"),
+        ("def p(subject):\n    return [1.0]", "a probe yields Scalar, Curve, Matrix or Pattern"),
         ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name='a', unit='', value=1)] * 2", "twice"),
         ("def p(subject): ...\np.needs = ('atention',)", "Did you mean 'attention'"),
         ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name=[], unit='', value=1)]", "plugin.py:3"),
