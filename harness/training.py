@@ -130,8 +130,10 @@ def train(
             progress(step / steps)
         if keeper and inventory and step < steps and keeper.due():
             course.seconds = time.perf_counter() - started
-            if (state := inventory.state(course, batch)) is not None:
+            if state := inventory.state(course, batch):
                 keeper.save(state)
+            else:
+                keeper = None  # nor will it be possible later
             started = time.perf_counter() - course.seconds
     if course.best_state is not None:
         model.load_state_dict(course.best_state)

@@ -136,10 +136,8 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(model: str, task: st
     built, settings = TASKS[task]
     whole = fit(MODELS[model], built, **settings)
     assert fit(MODELS[model], built, Kept(every=5), **settings) == whole  # to be kept disturbs nothing
-    for every, ends in ((1, 9), (4, 13), (6, 37), (50, 1000)):
-        keeper = Kept(every)
-        assert fit_with_breaks(keeper, MODELS[model], built, ends=ends, **settings) == whole
-        assert bool(keeper.content) == (every < 50)
+    for every, ends in ((4, 13), (7, 32)):
+        assert fit_with_breaks(Kept(every), MODELS[model], built, ends=ends, **settings) == whole
 
 
 def test_an_error_in_between_is_an_end_like_any_other() -> None:
@@ -260,10 +258,11 @@ def remembering(value: Any, change: Callable[[Any], object]) -> Callable[[], nn.
     ],
 )
 def test_what_cannot_be_written_down_is_not_kept(model: Callable[[], nn.Module]) -> None:
-    """Half a state would give other numbers: such a training starts over."""
-    keeper = Kept(every=1)
+    """Half a state would give other numbers: such a training starts over. One look at it is enough."""
+    keeper = Kept(every=5)
     fit(model, Recall, keeper)
     assert not keeper.content
+    assert keeper.asked == 5
 
 
 class GlobalStream(Recall):
@@ -446,14 +445,15 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_if_it_had_not_been(
     assert kept.suffix == ".partial"
     assert steps.read_text(encoding="utf-8") == "x" * 5
 
-    def run(out: Path) -> tuple[Any, ...]:
-        code = "import sys; from harness.cli import main; main(standalone_mode=False); sys.exit('sympy' in sys.modules)"
-        subprocess.run([sys.executable, "-c", code, *command(model, out)], check=True, capture_output=True)
-        return results(out)
-
-    again = run(out)
-    assert steps.read_text(encoding="utf-8") == "x" * 12
-    assert again == run(tmp_path / "whole")
+    whole = tmp_path / "whole"
+    both = (
+        f"import sys; from harness.cli import main; main({command(model, out)}, standalone_mode=False); "
+        f"main({command(model, whole)}, standalone_mode=False); sys.exit('sympy' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", both], check=True, capture_output=True)
+    assert steps.read_text(encoding="utf-8") == "x" * (5 + 7 + 12)
+    again = results(out)
+    assert again == results(whole)
     assert list(again[0]) == [kept.with_suffix(".safetensors").name]
 
 
