@@ -17,7 +17,9 @@ from harness.blame import blame, failure
 from harness.build import TrialPlugins
 from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
+from harness.inventory import CannotGoOnError
 from harness.isolation import changed, fingerprint, one_trial, seed_everything
+from harness.partial import Keeper, Partial
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
@@ -25,7 +27,7 @@ from harness.registry import default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.store import RunDirectory, replaced
 from harness.subject import Subject
-from harness.training import budget_share, train
+from harness.training import Outcome, budget_share, train
 from harness.vocabulary import Stage
 from harness.work import Work
 
@@ -163,7 +165,7 @@ class _Run:
 
     def _train(self) -> None:
         store, trial = RunDirectory(self.work.out), self.work.planned.trial
-        path = store.checkpoint(trial.id)
+        path, halfway = store.checkpoint(trial.id), Partial(store.partial(trial.id), trial.id)
         if trained := store.read_trained(trial.id):
             try:
                 safetensors.torch.load_model(self.model, path)
@@ -171,13 +173,14 @@ class _Run:
                 self._build()  # a damaged file may have been loaded in part; train again
             else:
                 self.trained = trained
+                halfway.remove()  # the process may have ended before it did
                 return
-        # whether the initial stage was measured must not change what training draws
-        seed_everything("training", trial.seed)
-        with blame(trial.model, f"training on {trial.task.label!r}"):
-            outcome = train(
-                self.model, self.task, trial.training, trial.seed, torch.device(trial.device), self.progress
-            )
+        try:
+            outcome = self._fit(halfway)
+        except CannotGoOnError:
+            halfway.remove()
+            self._build()
+            outcome = self._fit(halfway)
         if trial.training.steps != 0:
             with replaced(path) as temporary:
                 try:
@@ -185,7 +188,16 @@ class _Run:
                 except safetensors.SafetensorError as error:
                     raise OSError(str(error)) from error
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
+        halfway.remove()
         self.trained = outcome.trained
+
+    def _fit(self, keeper: Keeper) -> Outcome:
+        trial = self.work.planned.trial
+        # whether the initial stage was measured must not change what training draws
+        seed_everything("training", trial.seed)
+        with blame(trial.model, f"training on {trial.task.label!r}"):
+            device = torch.device(trial.device)
+            return train(self.model, self.task, trial.training, trial.seed, device, self.progress, keeper)
 
     def _stage(self, stage: Stage) -> Iterator[Record]:
         cells = [cell for cell in self.work.planned.cells if cell.stage == stage]

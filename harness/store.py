@@ -200,6 +200,10 @@ class RunDirectory:
         """Where the trained parameters of a trial are kept."""
         return self.checkpoints / f"{trial_id}.safetensors"
 
+    def partial(self, trial_id: str) -> Path:
+        """Where a training that takes long is kept on the way."""
+        return self.checkpoints / f"{trial_id}.partial"
+
     def write_trained(self, trial_id: str, trained: Trained, curve: list[dict[str, float]]) -> None:
         """Mark a trial as trained, with its learning curve; written after the checkpoint, whose digest it keeps."""
         written = ""

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from harness.contracts import Batch, Task
 from harness.errors import DivergedError, PluginError
 from harness.examples import seeded
+from harness.inventory import Course, Inventory
+from harness.partial import Keeper
 from harness.schema import Trained, Training
 
 VALIDATION_BATCHES = 4
@@ -65,6 +67,7 @@ def train(
     seed: int,
     device: torch.device,
     progress: Callable[[float], None] = lambda fraction: None,
+    keeper: Keeper | None = None,
 ) -> Outcome:
     """Train a model in place.
 
@@ -78,9 +81,12 @@ def train(
         seed: decides data and order.
         device: where to train.
         progress: called now and then with the share of the budget that is done.
+        keeper: where training is kept on the way, and from where it goes on; nothing of the outcome depends on it, but
+            `seconds`, which count all of training and no keeping.
 
     Raises:
         DivergedError: the loss became infinite or NaN; says at which step.
+        CannotGoOnError: what was kept is not of this training; the model may be changed in part.
     """
     steps = total_steps(training, task)
     if steps == 0:
@@ -89,19 +95,20 @@ def train(
     if not parameters:
         raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")
     optimizer = _optimizer(parameters, training)
-    stream = iter(task.train(training.batch_size, seeded("train", seed)))
+    generator = seeded("train", seed)
+    stream = iter(task.train(training.batch_size, generator))
     validation = list(islice(task.validation(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
     validation = [batch.to(device) for batch in validation]
-    curve: list[dict[str, float]] = []
-    best, since_best, best_state = math.inf, 0, None
-    # kept on the device and read once per look: reading every step would make an accelerator wait
     window = min(training.validate_every, steps)
-    losses = torch.zeros(window, device=device)
+    course = Course(torch.zeros(window, device=device))
     stopped: Literal["budget", "early stop"] = "budget"
-    step, mean_loss = 0, math.nan
-    started = time.perf_counter()
     model.train()
-    for step in range(1, steps + 1):
+    inventory = Inventory(model, task, optimizer, generator, device) if keeper else None
+    if keeper and inventory and (kept := keeper.load()):
+        inventory.restore(kept, course, stream)
+        progress(course.step / steps)
+    started = time.perf_counter() - course.seconds
+    for step in range(course.step + 1, steps + 1):
         _set_learning_rate(optimizer, training, step)
         batch = next(stream).to(device)
         loss = task.loss(model(batch.tokens), batch)
@@ -111,32 +118,51 @@ def train(
         if training.clip is not None:
             nn.utils.clip_grad_norm_(parameters, training.clip)
         optimizer.step()
-        losses[(step - 1) % window] = loss.detach()
-        if step % window and step != steps:
-            if step % 10 == 0:
-                progress(step / steps)
-            continue
-        taken = losses[: (step - 1) % window + 1]
-        _check_finite(taken, step)
-        mean_loss = taken.mean().item()
-        curve.append({"step": step, "loss": mean_loss, "validation_loss": validate(model, task, validation)})
-        if not math.isfinite(curve[-1]["validation_loss"]):
-            raise DivergedError(f"the validation loss became {curve[-1]['validation_loss']} at step {step}; {REMEDY}")
-        progress(step / steps)
-        if training.patience is not None:
-            if curve[-1]["validation_loss"] < best:
-                best, since_best = curve[-1]["validation_loss"], 0
-                best_state = copy.deepcopy(model.state_dict())
-            else:
-                since_best += 1
-            if since_best >= training.patience:
+        course.losses[(step - 1) % window] = loss.detach()
+        course.step = step
+        if step % window == 0 or step == steps:
+            _look(course, model, task, validation)
+            progress(step / steps)
+            if training.patience is not None and _worsens(course, model, training.patience):
                 stopped = "early stop"
                 break
-    if best_state is not None:
-        model.load_state_dict(best_state)
+        elif step % 10 == 0:
+            progress(step / steps)
+        if keeper and inventory and step < steps and keeper.due():
+            course.seconds = time.perf_counter() - started
+            if state := inventory.state(course, batch):
+                keeper.save(state)
+            else:
+                keeper = None  # nor will it be possible later
+            started = time.perf_counter() - course.seconds
+    if course.best_state is not None:
+        model.load_state_dict(course.best_state)
     seconds = time.perf_counter() - started
-    final = best if best_state is not None else curve[-1]["validation_loss"] if curve else math.nan
-    return Outcome(Trained(steps=step, stopped=stopped, loss=mean_loss, validation_loss=final, seconds=seconds), curve)
+    last = course.curve[-1]
+    final = last["validation_loss"] if course.best_state is None else course.best
+    trained = Trained(steps=course.step, stopped=stopped, loss=last["loss"], validation_loss=final, seconds=seconds)
+    return Outcome(trained, course.curve)
+
+
+def _look(course: Course, model: nn.Module, task: Task, validation: list[Batch]) -> None:
+    """Write down the losses at a step."""
+    step = course.step
+    taken = course.losses[: (step - 1) % len(course.losses) + 1]
+    _check_finite(taken, step)
+    found = validate(model, task, validation)
+    course.curve.append({"step": step, "loss": taken.mean().item(), "validation_loss": found})
+    if not math.isfinite(found):
+        raise DivergedError(f"the validation loss became {found} at step {step}; {REMEDY}")
+
+
+def _worsens(course: Course, model: nn.Module, patience: int) -> bool:
+    """Keep the model if it is the best one until now; whether to stop since there was none for so many looks."""
+    if course.curve[-1]["validation_loss"] < course.best:
+        course.best, course.since_best = course.curve[-1]["validation_loss"], 0
+        course.best_state = copy.deepcopy(model.state_dict())
+    else:
+        course.since_best += 1
+    return course.since_best >= patience
 
 
 def _optimizer(parameters: list[nn.Parameter], training: Training) -> torch.optim.Optimizer:
@@ -151,7 +177,7 @@ def _lean(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
     all the rest of PyTorch (2 seconds and 75 MiB here) in every process that trains."""
     lean = {
         "step": torch.no_grad()(inspect.unwrap(kind.step)),
-        "add_param_group": inspect.unwrap(kind.add_param_group),
+        **{name: inspect.unwrap(getattr(kind, name)) for name in ("add_param_group", "state_dict", "load_state_dict")},
     }
     return type(kind.__name__, (kind,), lean)
 

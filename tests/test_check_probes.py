@@ -170,7 +170,7 @@ CAUGHT = [
     (unknown_stage, "declares", "stages = ('before',); choose from initial, trained"),
     (without_documentation, "documented", "it has no docstring"),
     (gives_nothing, "measures", "it gives nothing; raise Skip with the reason instead"),
-    (gives_a_float, "measures", "it gave 0.5; yield Scalar, Curve or Matrix"),
+    (gives_a_float, "measures", "it gave 0.5; yield Scalar, Curve, Matrix or Pattern"),
     (gives_nan, "measures", "none of its numbers is finite"),
     (raises, "measures", "it raised OSError: no disk"),
     (named_twice, "labels", "the name n is given twice"),

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from conftest import SHORT, SMALL
 from entry_points import write_distribution
+from harness_plugins.executors import elsewhere
 from harness_plugins.executors import ray as place
 from harness_plugins.executors.ray import Ray
 from travelling import outcome, write_model
@@ -48,11 +49,11 @@ def cluster(temporary: Path) -> Iterator[Any]:
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    small = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+    small: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(temporary))
         patch.setenv("RAY_TMPDIR", "/tmp")  # whose sockets need a short path
-        cluster = Cluster(initialize_head=True, head_node_args=small)
+        cluster: Any = Cluster(initialize_head=True, head_node_args=small)
         cluster.small = small
         cluster.other = cluster.add_node(**small)
         yield cluster
@@ -62,7 +63,7 @@ def cluster(temporary: Path) -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def _as_ray_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray wants a generator function, and the checks of types while tests run hide that it is one."""
-    monkeypatch.setattr(place, "run_elsewhere", inspect.unwrap(place.run_elsewhere))
+    monkeypatch.setattr(place, "run_elsewhere", inspect.unwrap(elsewhere.run_elsewhere))
 
 
 def address(cluster: Any) -> str:

@@ -24,9 +24,10 @@ from harness import __version__
 from harness.errors import HarnessError, PluginError, RequestError
 from harness.executors import Limits, Tell
 from harness.executors.children import Child, Say, how_it_ended, listen
+from harness.files import write_atomic
 from harness.plan import core_digest
 from harness.schema import Record
-from harness.store import RunDirectory, write_atomic
+from harness.store import RunDirectory
 from harness.travel import Baggage, Use, came_home, may_have_files, pack, uses
 from harness.work import Work
 
