@@ -287,8 +287,8 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "gradients", "isolation", "needs", "probing", "runner"),
-        *("statistics", "subject", "timing", "training", "training_settings"),
+        *("build", "contracts", "examples", "fingerprints", "gradients", "isolation", "needs", "probing", "runner"),
+        *("settings", "statistics", "subject", "timing", "traces", "training", "training_settings"),
     )
     return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
 

@@ -14,7 +14,9 @@ from harness.plan import core_digest
 from harness.schema import Provenance
 
 
-def provenance(device_name: str, threads: int, revision: str | None, dirty: bool | None) -> Provenance:
+def provenance(
+    device_name: str, threads: int, revision: str | None, dirty: bool | None, settings: dict[str, str]
+) -> Provenance:
     """What is running, where and when."""
     device = torch.device(device_name)
     return Provenance(
@@ -25,6 +27,7 @@ def provenance(device_name: str, threads: int, revision: str | None, dirty: bool
         platform=f"{platform.system()} {platform.machine()}",
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=threads,
+        settings=settings,
         revision=revision,
         dirty=dirty,
         finished=datetime.now(UTC),
