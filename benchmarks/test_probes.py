@@ -16,7 +16,7 @@ def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
     """A GPT (2 layers, 4 heads, width 64) on farm agreement; the unit: a forward pass over all conditions' examples."""
     import torch
 
-    from harness.subject import Subject
+    from harness.subject import Shared, Subject
 
     task = built("task", "farm_agreement")
     model = built("model", "gpt:heads=4,d_model=64", vocab_size=56).eval()
@@ -24,8 +24,9 @@ def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
     batches: dict[Any, Any] = {}
 
     def subject() -> Any:
+        shared = Shared(batches)  # and no scores
         fresh = Subject(
-            model, task, stage="initial", seed=0, device=torch.device("cpu"), examples=EXAMPLES, batches=batches
+            model, task, stage="initial", seed=0, device=torch.device("cpu"), examples=EXAMPLES, shared=shared
         )
         fresh.generator.manual_seed(0)
         return fresh

@@ -8,24 +8,37 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from harness.contracts import Skip
-from harness.errors import HarnessError, PluginError, said
+from harness.errors import HarnessError, PluginError, StoreError, said
 from harness.registry import describe, place_of_error
 from harness.schema import Failure, PluginUse
+from harness.traces import moment
 
 
 @contextmanager
 def blame(use: PluginUse, doing: str) -> Iterator[None]:
     """Around a plugin's code: whatever it raises becomes a `PluginError` that names it (the cause keeps its traceback),
-    and what it prints goes to standard error, since standard output is for results."""
+    and what it prints goes to standard error, since standard output is for results. What it leaves changed for all
+    others in the process (`harness.traces`) is put back, and is an error, too."""
+    traces = moment()
     try:
         with redirect_stdout(cast(TextIO, Aside())):
             yield
-    except (Skip, HarnessError):
-        raise
-    except (Exception, SystemExit) as error:
-        origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
-        place = _place(error, use)
-        raise PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{place}") from error
+    except BaseException as error:
+        left = traces.removed()
+        if isinstance(error, Skip) and left:
+            raise accused(use, doing, RuntimeError(left)) from error
+        if isinstance(error, KeyboardInterrupt | Skip | HarnessError) and not isinstance(error, StoreError):
+            raise
+        raise accused(use, doing, error) from error
+    if left := traces.removed():
+        cause = RuntimeError(left)
+        raise accused(use, doing, cause) from cause
+
+
+def accused(use: PluginUse, doing: str, error: BaseException) -> PluginError:
+    """The error that names a plugin, what it did, and what came of it."""
+    origin = f" ({use.target}, from {use.distribution} {use.version})" if use.distribution else ""
+    return PluginError(f"{use.label!r}{origin} failed while {doing}: {describe(error)}{_place(error, use)}")
 
 
 class Aside:

@@ -106,6 +106,10 @@ class Batch:
         """The same batch on another device."""
         return self._map(lambda tensor: tensor.to(device))
 
+    def copy(self) -> "Batch":
+        """The same batch in tensors of its own."""
+        return self._map(torch.clone)
+
     def __getitem__(self, rows: slice | Tensor) -> "Batch":
         """The chosen examples: a slice, an index tensor or a boolean mask."""
         return self._map(lambda tensor: tensor[rows])

@@ -303,8 +303,9 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "gradients", "inventory", "isolation", "needs", "partial", "probing"),
-        *("runner", "statistics", "subject", "timing", "training", "training_settings"),
+        *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "needs", "partial"),
+        *("probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
+        "training_settings",
     )
     return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
 

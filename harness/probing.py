@@ -19,6 +19,8 @@ def unmet_need(plugins: TrialPlugins, cell: Cell, subject: Subject) -> str:
         PluginError: the probe does not load, or asks for something that is no need; or the model raised.
     """
     needs = plugins.probe(cell.probe).says.needs
+    if not needs:
+        return ""
     with blame(cell.trial.model, f"being asked for what {cell.probe.label!r} needs"):
         return unmet(needs, subject)
 

@@ -14,7 +14,12 @@ from harness.schema import Provenance
 
 
 def provenance(
-    device_name: str, threads: int, revision: str | None, dirty: bool | None, started: datetime | None = None
+    device_name: str,
+    threads: int,
+    revision: str | None,
+    dirty: bool | None,
+    settings: dict[str, str] | None = None,
+    started: datetime | None = None,
 ) -> Provenance:
     """What is running, where and when."""
     device = torch.device(device_name)
@@ -27,6 +32,7 @@ def provenance(
         host=platform.node(),
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         threads=threads,
+        settings=settings or {},
         revision=revision,
         dirty=dirty,
         finished=datetime.now(UTC),

@@ -11,22 +11,25 @@ from typing import Any, Literal
 import safetensors
 import safetensors.torch
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from harness.blame import blame, failure
+from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
-from harness.contracts import Batch, Condition, Skip, Task
+from harness.contracts import Batch, Condition, OffersAttention, Skip, Task
 from harness.errors import PluginError, StoreError, said
+from harness.fingerprints import Fingerprint
 from harness.inventory import CannotGoOnError
-from harness.isolation import changed, fingerprint, one_trial, seed_everything
+from harness.isolation import one_trial, seed_everything
 from harness.partial import Keeper, Partial
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.registry import default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
+from harness.settings import in_force
 from harness.store import RunDirectory, replaced
-from harness.subject import Subject
+from harness.subject import Shared, Subject
+from harness.traces import listed, moment
 from harness.training import Outcome, budget_share, train
 from harness.vocabulary import Stage
 from harness.work import Work
@@ -51,12 +54,13 @@ def run_trial(
     run, written = _Run(work, progress, begins), set()
     try:
         with one_trial(torch.device(work.planned.trial.device), work.threads):
+            run.settings = in_force()
             for record in run.records():
                 written.add(record.id)
                 yield record
-    except StoreError:
+    except (StoreError, KeyboardInterrupt, GeneratorExit):
         raise
-    except Exception as error:  # the device itself failed, for example
+    except BaseException as error:  # the device itself failed, for example
         yield from run._fail([cell for cell in work.planned.cells if cell.id not in written], failure(error))
 
 
@@ -72,7 +76,10 @@ class _Run:
     data: str = ""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
     batches: dict[Condition, Batch] = field(default_factory=dict)
+    restless: set[str] = field(default_factory=set)
+    """What model and task change themselves while they are used."""
     plugins: TrialPlugins = field(init=False)
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
@@ -89,29 +96,40 @@ class _Run:
             self.plugins = TrialPlugins(registry, planned.trial)
             self._build()
             self._inspect()
+            cells = [cell for cell in planned.cells if cell.stage == "trained"]
+            # where all cells will be skipped, or their probes are broken, no training is needed to say so
+            needed = not planned.trial.pretrained and not all(self._pointless(cell) for cell in cells)
         except Skip as skip:
             for cell in planned.cells:
                 yield self._write(cell, "skipped", reason=said(skip))
             return
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             yield from self._fail(planned.cells, failure(error))
             return
         yield from self._stage("initial")
-        cells = [cell for cell in planned.cells if cell.stage == "trained"]
         try:
-            # where all cells will be skipped, or their probes are broken, no training is needed to say so
-            if not planned.trial.pretrained and not all(self._pointless(cell) for cell in cells):
-                self._train()
+            if needed:
+                self._anew("trained")
         except Skip as skip:
             for cell in cells:
                 yield self._write(cell, "skipped", reason=said(skip))
             return
-        except StoreError:
+        except (StoreError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             yield from self._fail(cells, failure(error))
             return
         yield from self._stage("trained")
+
+    def _anew(self, stage: Stage) -> None:
+        """Task and model as they are at a stage, and as no probe has seen them. Training always begins like that, so
+        that it does not depend on whether somebody looked before, and cannot depend on what they did."""
+        del self.model, self.task  # there may be memory for one
+        self._build()
+        if stage == "trained" and not self.work.planned.trial.pretrained:
+            self._train()
 
     def _build(self) -> None:
         self.task = self.plugins.build_task()
@@ -128,7 +146,8 @@ class _Run:
         with blame(trial.task, "making evaluation data"):
             condition = min(self.task.conditions(), key=lambda condition: not condition.inside)
             batch = subject.batch(condition)[:2]
-            self.data = _data_digest(subject)
+            self.data = self.data or _data_digest(subject)
+        tokens = batch.tokens.clone()
         with blame(trial.model, "computing its first outputs"):
             with torch.inference_mode():
                 outputs = self.model(batch.tokens)
@@ -138,6 +157,8 @@ class _Run:
                 raise ValueError(f"it returned {received} where (batch, time, outputs) = {expected} is expected")
             if condition.inside and not torch.isfinite(outputs).all():
                 raise ValueError("its outputs are not finite (NaN or infinity) before any training")
+            if not torch.equal(batch.tokens, tokens):
+                raise ValueError("it writes into its input, which others need; let it begin with tokens.clone()")
 
     def _inspect(self) -> None:
         """Warn of a model that is no fair subject; never a reason to stop."""
@@ -146,7 +167,7 @@ class _Run:
         with suppress(Exception), blame(trial.model, "being inspected"):
             self.warnings = inspect(self._subject("initial"), twin)
 
-    def _subject(self, stage: Stage) -> Subject:
+    def _subject(self, stage: Stage, shared: Shared | None = None) -> Subject:
         trial = self.work.planned.trial
         self.model.eval()
         examples = self.work.planned.cells[0].examples
@@ -158,7 +179,7 @@ class _Run:
             seed=trial.seed,
             device=torch.device(trial.device),
             examples=examples,
-            batches=self.batches,
+            shared=shared or Shared(self.batches),
             trial=trial,
             budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
@@ -201,39 +222,70 @@ class _Run:
 
     def _stage(self, stage: Stage) -> Iterator[Record]:
         cells = [cell for cell in self.work.planned.cells if cell.stage == stage]
-        if not cells:
-            return
-        subject = self._subject(stage)
-        before = fingerprint(self.model)
+        scores: dict[Condition, dict[str, Tensor]] = {}
+        before: Fingerprint | None = None
         for cell in cells:
             self.begins(cell)
+            moment().settings.put_back()  # what whoever takes the records has set meanwhile is not this probe's doing
+            seed_everything(f"probe {stage}", cell.trial.seed)
             self.model.zero_grad(set_to_none=True)
             self.model.eval()
-            started, spoilt = time.perf_counter(), list[str]()
+            before = before or Fingerprint(self.model, self.task)
+            subject = self._subject(stage, Shared(self.batches, scores, partial(self._untouched, before)))
+            started, doing = time.perf_counter(), f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"
+            outcome: dict[str, Any]
             try:
                 if reason := unmet_need(self.plugins, cell, subject):
                     raise Skip(reason)
-                with blame(cell.probe, f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"):
-                    try:
-                        measurements = measure(self.plugins, cell, subject)
-                    finally:
-                        spoilt = changed(before, self.model)
-                    if spoilt:
-                        names = ", ".join(spoilt[:3])
-                        raise RuntimeError(f"it changed the model ({names}); measure a copy.deepcopy of it instead")
+                with blame(cell.probe, doing):
+                    outcome = {"status": "ok", "measurements": measure(self.plugins, cell, subject)}
             except Skip as skip:
-                record = self._write(cell, "skipped", reason=said(skip), seconds=time.perf_counter() - started)
-            except Exception as error:
-                record = self._write(cell, "failed", error=failure(error), seconds=time.perf_counter() - started)
-            else:
-                seconds = time.perf_counter() - started
-                record = self._write(cell, "ok", measurements=measurements, seconds=seconds)
-            yield record
+                outcome = {"status": "skipped", "reason": said(skip)}
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                outcome = {"status": "failed", "error": failure(error)}
+            seconds = time.perf_counter() - started
+            del subject
+            before, spoilt = self._spoilt(before, stage)
+            if spoilt and outcome["status"] != "failed":
+                advice = "measure a copy.deepcopy of it, and change copies of the task and of batches"
+                changed = RuntimeError(f"it changed the model ({listed(spoilt)}); {advice}")
+                outcome = {"status": "failed", "error": failure(accused(cell.probe, doing, changed))}
+            yield self._write(cell, seconds=seconds, **outcome)
             if spoilt:
-                self._build()  # as it was constructed; what was trained comes back from its checkpoint
-                if stage == "trained" and not cell.trial.pretrained:
-                    self._train()
-                subject = self._subject(stage)
+                before = None
+                self._anew(stage)
+
+    def _untouched(self, before: Fingerprint) -> bool:
+        """Whether a model is, in the middle of a measurement, as it is for all probes."""
+        fixed, own = before.changes(Fingerprint(self.model, self.task))
+        return not fixed and self.restless.issuperset(own) and moment().none
+
+    def _spoilt(self, before: Fingerprint, stage: Stage) -> tuple[Fingerprint | None, list[str]]:
+        """What a probe changed of model and task, and not they themselves; and the fingerprint to which the next probe
+        is held, if it is another one."""
+        fixed, own = before.changes(Fingerprint(self.model, self.task))
+        if not fixed and self.restless.issuperset(own):
+            return before, []
+        before.put_back()
+        if not fixed:
+            self.restless |= self._changed_by_use(stage)
+        return None, [*fixed, *(name for name in own if name not in self.restless)]
+
+    def _changed_by_use(self, stage: Stage) -> set[str]:
+        """What model and task, both new, change themselves when they do what they are for."""
+        self._anew(stage)
+        before, subject = Fingerprint(self.model, self.task), self._subject(stage, Shared())
+        with suppress(Exception), blame(self.work.planned.trial.model, "being used"):
+            for condition in self.task.conditions():
+                few = subject.batch(condition)[:2]
+                with suppress(Exception):  # too long for the model
+                    self.task.loss(self.model(few.tokens), few)
+                    subject.score(few)
+                    if isinstance(self.model, OffersAttention):
+                        self.model.attention_patterns(few.tokens)
+        return {*before.changes(Fingerprint(self.model, self.task))[1]}
 
     def _pointless(self, cell: Cell) -> bool:
         """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""
@@ -270,7 +322,7 @@ class _Run:
             warnings=self.warnings,
             timing=Timing(train=trained.seconds if trained else None, probe=seconds),
             provenance=provenance(
-                trial.device, self.work.threads, self.work.revision, self.work.dirty, self.work.started
+                trial.device, self.work.threads, self.work.revision, self.work.dirty, self.settings, self.work.started
             ),
             **outcome,
         )

@@ -188,6 +188,9 @@ class Provenance(Strict):
     """Processor or accelerator the model ran on, by name."""
     threads: int
     """torch threads in the process."""
+    settings: dict[str, str] = {}
+    """torch's settings that decide the last digits of results, as they were in the trial, for example `dtype`; empty in
+    records of before they were written down, and where the process died."""
     revision: str | None = None
     """git revision of the folder the run was started in, if it is one."""
     dirty: bool | None = None

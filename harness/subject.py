@@ -1,6 +1,7 @@
 """What a probe looks at."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -15,10 +16,23 @@ OUTPUTS_AT_ONCE = 2**26
 """The most numbers in the outputs of one forward pass: with a vocabulary of 50,000 words, a few tokens are many."""
 
 
+@dataclass
+class Shared:
+    """What the probes of one model have in common, and none of them gets in hands."""
+
+    batches: dict[Condition, Batch] = field(default_factory=dict)
+    """The test data."""
+    scores: dict[Condition, dict[str, Tensor]] = field(default_factory=dict)
+    """The task's numbers on it, of the model as it is for all probes."""
+    untouched: Callable[[], bool] = lambda: True
+    """Whether model, task and process are at this moment as they are for all probes: not while one of them intervenes,
+    for example."""
+
+
 class Subject:
     """What a probe looks at: a model, the task it faces and the evaluation data, at one stage.
 
-    Results that several probes need are computed once and kept: `batch`, `outputs` and `scores`.
+    What several probes need is computed once for all of them: `batch` and `scores`. Each gets copies of its own.
 
     Attributes:
         model: the model, in evaluation mode; probes leave parameters, mode and hooks as they found them.
@@ -42,7 +56,7 @@ class Subject:
         device: torch.device,
         examples: int = 512,
         chunk_tokens: int = 65_536,
-        batches: dict[Condition, Batch] | None = None,
+        shared: Shared | None = None,
         trial: Trial | None = None,
         budget: float = 1.0,
     ) -> None:
@@ -56,15 +70,23 @@ class Subject:
         self.generator = torch.Generator()
         self.trial = trial
         self.budget = budget
-        self._batches = {} if batches is None else batches
+        self._shared = shared or Shared()
+        self._batches: dict[Condition, Batch] = {}
         self._scores: dict[Condition, dict[str, Tensor]] = {}
 
     def batch(self, condition: Condition) -> Batch:
         """The test data of a condition, on the model's device: the same for every model and every probe."""
         if condition not in self._batches:
-            generator = seeded("test", self.seed, str(condition))
-            self._batches[condition] = self.task.evaluate(condition, self.examples, generator).to(self.device)
+            self._batches[condition] = self._untouched_batch(condition)
         return self._batches[condition]
+
+    def _untouched_batch(self, condition: Condition) -> Batch:
+        """A copy of the test data that nobody has had in hands."""
+        known = self._shared.batches
+        if condition not in known:
+            generator = seeded("test", self.seed, str(condition))
+            known[condition] = self.task.evaluate(condition, self.examples, generator).to(self.device).copy()
+        return known[condition].copy()
 
     def marked(self, condition: Condition, examples: int | None = None) -> Batch | None:
         """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
@@ -98,7 +120,19 @@ class Subject:
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def scores(self, condition: Condition) -> dict[str, Tensor]:
-        """The task's numbers per example on the untouched test data of a condition."""
+        """The task's numbers per example on the untouched test data of a condition. What the model draws at random
+        meanwhile is the same for every probe."""
         if condition not in self._scores:
-            self._scores[condition] = self.score(self.batch(condition))
+            found = self._shared.scores.get(condition)
+            if found is None:
+                cuda = [self.device] if self.device.type == "cuda" else []
+                with torch.random.fork_rng(devices=cuda):
+                    number = seeded("scores", self.seed, str(condition)).initial_seed()
+                    torch.default_generator.manual_seed(number)
+                    if cuda:
+                        torch.cuda.manual_seed_all(number)
+                    found = self.score(self._untouched_batch(condition))
+                if self._shared.untouched():
+                    self._shared.scores[condition] = found
+            self._scores[condition] = {name: numbers.clone() for name, numbers in found.items()}
         return self._scores[condition]

@@ -22,6 +22,7 @@ from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
 from harness.sources import text_of
 from harness.specs import KINDS
+from harness.traces import imported
 
 MOST_NAMES = 12
 """So many names of what a module has are shown."""
@@ -175,9 +176,9 @@ def load_definition(entry: Entry) -> Definition:
     if entry.spec.kind != "executor":
         import_torch()  # which the plugin imports
     try:
-        module = _module_of(entry)
+        module = imported(place, lambda: _module_of(entry))
         code = getattr(module, attribute, None)
-    except (KeyboardInterrupt, GeneratorExit):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:
         fix = f"Try: python -c 'import {place}'" if not place.endswith(".py") else f"Try: python {place}"

@@ -1,0 +1,191 @@
+"""What a plugin's code leaves behind in its process, for others to stumble over: other settings, and other functions in
+the place of torch's. Never imports torch itself, so that what only plans can use it."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from harness.settings import Settings
+
+MODULES = ("torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.autograd", "torch.linalg")
+CLASSES = (
+    *("torch:Tensor", "torch.nn:Module"),
+    *("harness.contracts:Batch", "harness.contracts:Task", "harness.subject:Subject"),
+)
+"""What all plugins use. Of these modules and classes, nothing may be replaced."""
+
+NO_CHANGE = {"__annotations__", "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dict__", "__weakref__"}
+"""Attributes that Python itself gives a class later."""
+
+SHOWN = 3
+"""So many changes are named."""
+
+Namespace = dict[str, Any]
+
+
+class Traces:
+    """The process before a plugin's code runs, so that what the code leaves behind can be seen and removed.
+
+    Looking costs some hundred microseconds.
+    """
+
+    def __init__(self) -> None:
+        self.settings = Settings.now()
+        self.names = {owner: vars(owner).copy() for owner in _owners()}
+        self.hooks = {name: dict(hooks) for name, hooks in _global_hooks().items()}
+
+    @property
+    def none(self) -> bool:
+        """Whether all is as it was."""
+        return not (self.settings.changes() or any(self._replaced()) or any(self._hooked()))
+
+    def removed(self) -> str:
+        """Put everything back. Gives a sentence that says what was left, and how not to; "" if all was as it was."""
+        changed = self.settings.put_back()
+        found = [f"{setting.name} at {_shown(now)} instead of {_shown(before)}" for setting, before, now in changed]
+        fixes = [setting.fix for setting, _, _ in changed]
+        for owner, name in [*self._replaced()]:
+            found.append(f"{_called(owner)}.{name} replaced")
+            fixes.append("define a function of your own instead")
+            put_back(owner, name, self.names[owner])
+        for name in [*self._hooked()]:
+            found.append(f"{name.strip('_').replace('_', ' ')} for all modules")
+            fixes.append("remove them in a `finally`")
+            hooks = _global_hooks()[name]
+            hooks.clear()
+            hooks.update(self.hooks[name])
+        return f"it left {listed(found)}; {fixes[0]}" if found else ""
+
+    def _replaced(self) -> Iterator[tuple[Any, str]]:
+        for owner, before in [*self.names.items()]:
+            if same(before, vars(owner)):
+                continue
+            if found := [*replaced(owner, before)]:
+                yield from ((owner, name) for name in found)
+            else:  # a module that was imported meanwhile, for example
+                self.names[owner] = vars(owner).copy()
+
+    def _hooked(self) -> Iterator[str]:
+        hooks = _global_hooks()
+        return (name for name, before in self.hooks.items() if before != dict(hooks[name]))
+
+
+def replaced(owner: Any, before: Namespace) -> Iterator[str]:
+    """The names in a module or class that stand for something else than before; of names that are new, only those by
+    which a class now hides what it inherits."""
+    now = vars(owner)
+    for name in before:
+        new = now.get(name)
+        if new is not before[name] and name not in NO_CHANGE and not _wrapped_by_torch(new, before[name]):
+            yield name
+    if isinstance(owner, type):
+        inherited = [vars(base) for base in owner.__mro__[1:]]
+        for name in now.keys() - before.keys() - NO_CHANGE:
+            if any(name in base for base in inherited):
+                yield name
+
+
+def put_back(owner: Any, name: str, before: Namespace) -> None:
+    """A name of a module or class stands for what it stood for."""
+    if name in before:
+        setattr(owner, name, before[name])
+    else:
+        delattr(owner, name)
+
+
+def listed(found: list[str]) -> str:
+    """The first of them, and how many there are."""
+    return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+
+
+_kept: list[Traces] = []
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Whatever plugin's code runs in here is held against this moment."""
+    _kept.append(Traces())
+    try:
+        yield
+    finally:
+        _kept.pop()
+
+
+def moment() -> Traces:
+    """What a plugin's code is held against: the moment that is kept, or this one."""
+    return _kept[-1] if _kept else Traces()
+
+
+_imported: dict[str, tuple[ModuleType, str]] = {}
+"""By the place of a module: what was imported from there, and what that left changed."""
+
+
+def imported(place: str, load: Callable[[], ModuleType]) -> ModuleType:
+    """The module of a place, which `load` imports unless it is there.
+
+    Raises:
+        RuntimeError: its import left something changed, which was put back; also when it is asked for again.
+    """
+    module, left = _imported.get(place, (None, ""))
+    if module is None or sys.modules.get(module.__name__) is not module:
+        traces = moment()
+        try:
+            module = load()
+        finally:
+            left = traces.removed()
+        _imported[place] = module, left
+    if left:
+        raise RuntimeError(left)
+    return module
+
+
+def same(before: Namespace, now: Any) -> bool:
+    """Whether every name stands for what it stood for."""
+    try:
+        return bool(before == now)
+    except Exception:  # two tensors, for example, which compare to many answers
+        return False
+
+
+def _wrapped_by_torch(new: Any, old: Any) -> bool:
+    """Whether torch itself put a function around one of its own, as its compiler does when it is imported."""
+    code = getattr(new, "__code__", None)
+    torch = sys.modules["torch"].__path__[0]
+    return code is not None and getattr(new, "__wrapped__", None) is old and code.co_filename.startswith(torch)
+
+
+def _called(owner: Any) -> str:
+    return f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else str(owner.__name__)
+
+
+def _shown(value: Any) -> str:
+    return str(value)[:80]
+
+
+def _owners() -> Iterator[Any]:
+    for name in MODULES:
+        yield _module(name)
+    for place in CLASSES:
+        name, _, attribute = place.partition(":")
+        if name in sys.modules:
+            yield getattr(sys.modules[name], attribute)
+
+
+@cache
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name)
+
+
+def _global_hooks() -> dict[str, Any]:
+    found = vars(_module("torch.nn.modules.module"))
+    return {name: found[name] for name in _hook_names()}
+
+
+@cache
+def _hook_names() -> tuple[str, ...]:
+    found = vars(_module("torch.nn.modules.module"))
+    return tuple(name for name in found if name.startswith("_global_") and name.endswith("hooks"))
