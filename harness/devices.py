@@ -12,7 +12,7 @@ def check_device(device: str) -> None:
     Raises:
         RequestError: no such device.
     """
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", str(device)):
         raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
     if device != "cpu":
         import torch

@@ -3,7 +3,8 @@
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import click
@@ -12,7 +13,17 @@ from harness.cli.authors import check, new
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
-from harness.errors import HarnessError, RequestError
+from harness.errors import HarnessError, RequestError, shortened
+
+
+@contextmanager
+def _on_one_screen() -> Iterator[None]:
+    """click repeats what was typed, however long it is."""
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = shortened(error.message)
+        raise
 
 
 class HarnessGroup(click.Group):
@@ -23,9 +34,14 @@ class HarnessGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _on_one_screen():
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _on_one_screen():
+                return super().invoke(ctx)
         except HarnessError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
