@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError
+from harness.errors import RequestError, shown
 from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
@@ -37,6 +37,8 @@ def build_suite(
     Raises:
         RequestError: it is not clear what to measure, or a part of it is wrong.
     """
+    if not (suite is None or isinstance(suite, Suite | str | Path)):
+        raise RequestError(f'suite is a file or a name, for example suite="recall"; received {shown(suite)}')
     crossed = {"model": models, "task": tasks, "probe": probes}
     named = {f"{kind}s": list(_listed(kind, each)) for kind, each in crossed.items() if each is not None}
     given: dict[str, Any]
@@ -70,7 +72,7 @@ def _listed(kind: str, requests: Requests) -> Iterator[Any]:
     if isinstance(requests, dict) and "name" not in requests:
         for alias, request in requests.items():
             if alias == "":
-                raise RequestError(f"the alias of {kind} {str(request)!r} is empty; give a word, or leave it out")
+                raise RequestError(f"the alias of {kind} {shown(request)} is empty; give a word, or leave it out")
             yield _called(alias, _named(kind, request, given))
     elif isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
         yield from (_named(kind, request, given) for request in requests)

@@ -22,7 +22,7 @@ def _on_one_screen() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = shortened(error.message)
+        vars(error)["message"] = shortened(error.message)
         raise
 
 
@@ -64,10 +64,11 @@ class HarnessGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         from harness.errors import did_you_mean
 
+        name = args[0]  # which click takes away, if it is an option
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            raise click.UsageError(error.message + did_you_mean(args[0], self.list_commands(ctx)), ctx) from None
+            raise click.UsageError(error.message + did_you_mean(name, self.list_commands(ctx)), ctx) from None
 
 
 @click.group(cls=HarnessGroup, context_settings={"help_option_names": ["-h", "--help"]})
