@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.devices import check_device
-from harness.errors import RequestError
+from harness.errors import RequestError, shown
 from harness.execution import execute
 from harness.executors.choosing import checked_limits, choose
 from harness.executors.planning import plan_for
@@ -64,16 +64,16 @@ def run(
     """
     if not (training is None or _is_ways(training)):
         wanted = 'a dictionary, for example {"steps": 200}, or a list of them'
-        raise RequestError(f"training is {wanted}; received {training!r}")
+        raise RequestError(f"training is {wanted}; received {shown(training)}")
     if not isinstance(jobs, int) or jobs < 1:
-        raise RequestError(f"jobs is a number of processes, 1 or more; received {jobs!r}")
+        raise RequestError(f"jobs is a number of processes, 1 or more; received {shown(jobs)}")
     for name, number in (("seeds", seeds), ("examples", examples)):
         if isinstance(number, str | float):
-            raise RequestError(f"{name} is a whole number, for example {name}=3; received {number!r}")
+            raise RequestError(f"{name} is a whole number, for example {name}=3; received {shown(number)}")
     if not (stages is None or isinstance(stages, str | Sequence | Set)):
-        raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {stages!r}")
+        raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {shown(stages)}")
     if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
-        raise RequestError(f'out is a directory, for example out="runs/mine"; received {out!r}')
+        raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     limits = checked_limits(timeout, retries, memory)
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from harness.errors import HarnessError, PluginError, RequestError, did_you_mean
+from harness.errors import HarnessError, PluginError, RequestError, did_you_mean, shown
 from harness.registry import Entry, plugin_error
 from harness.suites import parse_value, read_none
 
@@ -21,6 +21,9 @@ SUPPLIED = {
 
 RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model_"))}
 """Names that arguments cannot have: requests need the first for themselves, and pydantic the others."""
+
+MOST_PROBLEMS = 5
+"""So many wrong arguments of one request are explained."""
 
 
 def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
@@ -101,11 +104,12 @@ def _refused(entry: Entry, model: type[BaseModel], error: ValidationError, given
             lines.append(f"argument {argument!r} is missing; give {name}:{argument}=...")
         elif argument and argument not in given:
             kind = PluginError
-            lines.append(f"its own default {argument!r} = {problem['input']!r}: {message}")
+            lines.append(f"its own default {argument!r} = {shown(problem['input'])}: {message}")
         elif problem["type"] == "list_type":
-            lines.append(f"argument {argument!r} = {problem['input']!r}: {_no_list(argument, problem['input'])}")
+            lines.append(f"argument {argument!r} = {shown(problem['input'])}: {_no_list(argument, problem['input'])}")
         else:
-            lines.append(f"argument {argument!r} = {problem['input']!r}: {message}")
+            lines.append(f"argument {argument!r} = {shown(problem['input'])}: {message}")
+    lines = [*lines[:MOST_PROBLEMS], f"and {len(lines) - MOST_PROBLEMS} more"] if len(lines) > MOST_PROBLEMS else lines
     return kind(f"{entry.spec.kind} {name!r}: " + "; ".join(lines))
 
 

@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness.errors import RequestError
+from harness.errors import RequestError, shown
 
 
 def check_device(device: str, executor: object = None) -> None:
@@ -12,8 +12,8 @@ def check_device(device: str, executor: object = None) -> None:
     Raises:
         RequestError: no such device.
     """
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise RequestError(f"there is no device {device!r}; choose cpu or cuda")
+    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", device):
+        raise RequestError(f"there is no device {shown(device)}; choose cpu or cuda")
     if device != "cpu" and not getattr(executor, "elsewhere", False):
         import torch
 

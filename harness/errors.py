@@ -1,11 +1,23 @@
 """Every error the harness raises on purpose. Messages say what was wrong, what was received and how to fix it."""
 
 import difflib
+import re
+import reprlib
 from collections.abc import Iterable
+
+LONGEST = 1800
+"""Characters of a message: one screen, whatever a user gave."""
 
 
 class HarnessError(Exception):
-    """Base of all errors below; the command line prints its message without a traceback."""
+    """Base of all errors below; the command line prints its message without a traceback.
+
+    Args:
+        message: of any length; what is too long for one screen loses its middle.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))
 
 
 class RequestError(HarnessError):
@@ -25,6 +37,25 @@ class DivergedError(HarnessError):
     """Training produced a loss that is not finite."""
 
 
+def shortened(message: str) -> str:
+    """A message on one screen: over-long words lose their middle, and then the whole of it does."""
+    message = re.sub(r"\S{500,}", lambda word: f"{word[0][:200]}[...]{word[0][-100:]}", message)
+    return message if len(message) <= LONGEST else f"{message[: LONGEST - 500]} [...] {message[-490:]}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 3
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def shown(value: object) -> str:
+    """What a user gave, as a message shows it: on one line and short, however long, deep or large it is."""
+    try:
+        return " ".join(_SHORT.repr(value).split())
+    except Exception:  # Python does not write numbers of more than 4300 digits; nobody knows about others' objects
+        return f"<{type(value).__name__}>"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` if something similar is known, else ``."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -39,11 +70,3 @@ def said(error: BaseException) -> str:
         raise
     except BaseException as another:
         return f"it cannot say what happened: its own text raises {type(another).__name__}"
-
-
-def shown(value: object) -> str:
-    """`repr`, or for values that have none what they are."""
-    try:
-        return repr(value)
-    except Exception:
-        return f"<{type(value).__name__} without a repr>"

@@ -1,13 +1,13 @@
 """A plan becomes records: what is on disk already, what is left, and where that runs."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.errors import PluginError, RequestError
+from harness.errors import PluginError, RequestError, StoreError
 from harness.executors import Executor
 from harness.executors.local import Local
 from harness.plan import Plan, Planned
@@ -50,6 +50,7 @@ def execute(
 
     Raises:
         PluginError: of every cell a plugin is broken; nothing is written.
+        StoreError: in the end a cell has no record on disk, whatever became of it.
     """
     if plan.hopeless:
         raise PluginError(f"nothing can run: {plan.hopeless}")
@@ -60,8 +61,19 @@ def execute(
         for record in found:
             records[record.id] = record
             default_registry().notify("harness_record_written", record=record)
+    _check_complete(plan, execution.store, records)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(called(ordered, plan.suite), out, plan.suite)
+
+
+def _check_complete(plan: Plan, store: RunDirectory, found: Container[str]) -> None:
+    """Refuse to call a run finished of which records are missing."""
+    lost = [cell.id for cell in plan.cells if cell.id not in found or not (store.records / f"{cell.id}.json").is_file()]
+    if lost:
+        raise StoreError(
+            f"{len(lost)} of {len(plan.cells)} cells have no record in {str(store.records)!r}, the first one "
+            f"{lost[0]}: their trials ended without one, or somebody deleted it; the same command measures them"
+        )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -22,6 +23,11 @@ from typing import Any, Literal
 
 FILE_PREFIX = "harness_file_"
 """Modules that were loaded from a path, not imported by name, have names of ours that begin like this."""
+
+
+def is_file(path: str) -> bool:
+    """Whether there is a file; no text is too long or too strange to ask, as it is for a `Path`."""
+    return os.path.isfile(path)  # noqa: PTH113
 
 
 class Texts:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from harness.errors import PluginError, RequestError
+from harness.errors import PluginError, RequestError, shown
 from harness.matching import matches, means, trained_so
 from harness.plugin import BrokenPlugin, Plugin, resolve
 from harness.registry import Registry
@@ -91,7 +91,7 @@ def make_plan(
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
-        raise RequestError(f"there is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+        raise RequestError(f"there is no stage {shown(unknown[0])}; choose from {', '.join(STAGES)}")
     _check_size(suite, training or {})
     read_anew()
     resolver = _Resolver(registry, suite, deadly, tell)

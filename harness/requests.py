@@ -1,6 +1,5 @@
 """From what a user gives to one suite: plugins to cross, a file, or the name of a built-in suite."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.resources import files
@@ -10,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError
+from harness.errors import RequestError, shown
+from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
 from harness.suites import Request, Suite, explain, load_suite
@@ -37,6 +37,8 @@ def build_suite(
     Raises:
         RequestError: it is not clear what to measure, or a part of it is wrong.
     """
+    if not (suite is None or isinstance(suite, Suite | str | Path)):
+        raise RequestError(f'suite is a file or a name, for example suite="recall"; received {shown(suite)}')
     crossed = {"model": models, "task": tasks, "probe": probes}
     named = {f"{kind}s": list(_listed(kind, each)) for kind, each in crossed.items() if each is not None}
     given: dict[str, Any]
@@ -70,7 +72,7 @@ def _listed(kind: str, requests: Requests) -> Iterator[Any]:
     if isinstance(requests, dict) and "name" not in requests:
         for alias, request in requests.items():
             if alias == "":
-                raise RequestError(f"the alias of {kind} {str(request)!r} is empty; give a word, or leave it out")
+                raise RequestError(f"the alias of {kind} {shown(request)} is empty; give a word, or leave it out")
             yield _called(alias, _named(kind, request, given))
     elif isinstance(requests, Iterable) and not isinstance(requests, str | dict | Request):
         yield from (_named(kind, request, given) for request in requests)
@@ -110,7 +112,7 @@ def _kind_named(name: str) -> str:
     """Of a word that is no suite: the kind that has a plugin of that name; or ""."""
     plugin, registry = name.partition(":")[0], default_registry()
     names = {kind: {entry.spec.name for entry in registry.all(kind)} for kind in ("suite", "model", "task", "probe")}
-    if os.path.isfile(name) or plugin in names.pop("suite"):  # noqa: PTH113 - a Path raises if a name is too long
+    if is_file(name) or plugin in names.pop("suite"):
         return ""
     return next((kind for kind, known in names.items() if plugin in known), "")
 
@@ -125,7 +127,7 @@ def find_suite(name: str) -> Suite:
     if ending and (not code or code.startswith(":")):
         path = file if file.startswith(("/", ".")) else f"./{file}"
         raise RequestError(f"{name!r} is Python, not a suite; if a model is in it: --model {path}.py{code or ':NAME'}")
-    if name.endswith(".toml") or os.path.isfile(name):  # noqa: PTH113 - a Path raises if a name is too long
+    if name.endswith(".toml") or is_file(name):
         return load_suite(Path(name))
     registry = default_registry()
     try:

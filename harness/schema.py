@@ -31,7 +31,7 @@ def _no_flag(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_no_flag)]
+Count = Annotated[int, BeforeValidator(_no_flag), Field(le=10**15)]
 """A whole number that a user writes."""
 Number = Annotated[float, BeforeValidator(_no_flag)]
 """A number that a user writes, perhaps infinity."""

@@ -139,7 +139,7 @@ class RunDirectory:
         Raises:
             RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
         """
-        if not self.records.is_dir():
+        if not os.path.isdir(self.records):  # noqa: PTH112 - a Path raises if a name is too long
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
         newer: list[tuple[Path, _NewerError]] = []
         unreadable = []

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
-from harness.errors import RequestError, did_you_mean
+from harness.errors import RequestError, did_you_mean, shown
 from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Comparison = Literal[">", ">=", "<", "<="]
+
+DEEPEST = 50
+"""So many brackets may stand in one another; whatever walks through a value may do so without a limit of its own."""
+LARGEST = 2**20
+"""Bytes of a suite's file."""
 
 ALIAS = r"\w[\w.+-]*"
 """What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
@@ -27,6 +33,15 @@ def _alias(word: str) -> str:
     if word and not re.fullmatch(ALIAS, word):
         raise ValueError("an alias is a word of letters, digits and . _ + -, with a letter or digit first")
     return word
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether lists and tables stand in one another more than so many levels deep."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return False
+    return levels == 0 or any(_deeper(each, levels - 1) for each in value)
 
 
 class Request(Strict):
@@ -60,6 +75,8 @@ class Request(Strict):
 
     @model_validator(mode="after")
     def _no_alias_among_arguments(self) -> "Request":
+        if _deeper(self.arguments, DEEPEST):
+            raise RequestError(f"the arguments of {self.name!r} are nested more than {DEEPEST} deep; make them flatter")
         if "alias" in self.arguments:
             raise RequestError(f"no plugin has an argument 'alias'; for an alias, write for example small={self.name}")
         return self
@@ -89,7 +106,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
     plain text; commas inside brackets or quotes belong to the value.
 
     Raises:
-        RequestError: a part without `=`, or a key given twice.
+        RequestError: a part without `=`, a key given twice, or brackets that are nested too deep.
     """
     arguments: dict[str, Any] = {}
     for part in filter(None, (p.strip() for p in _split_commas(text))):
@@ -99,6 +116,8 @@ def parse_arguments(text: str) -> dict[str, Any]:
         if key in arguments:
             raise RequestError(f"{key!r} is given twice in {text!r}; keep one")
         arguments[key] = parse_value(value)
+        if _deeper(arguments[key], DEEPEST):
+            raise RequestError(f"{key!r} has brackets nested more than {DEEPEST} deep; write it flatter")
     return arguments
 
 
@@ -129,7 +148,7 @@ def parse_value(text: str) -> Any:
         return text.lower() == "true"
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
@@ -297,21 +316,27 @@ def load_suite(path: Path) -> Suite:
     Raises:
         RequestError: the file cannot be read, is not TOML, or says something a suite does not have.
     """
+    what = f"the suite {str(path)!r}"
     try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may never end
+            raise RequestError(f"{what} is no file; name a TOML file or a built-in suite")
+        if status.st_size > LARGEST:
+            raise RequestError(f"{what} has {status.st_size:,} bytes, and {LARGEST:,} are the most; split it")
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise RequestError(f"cannot read the suite {str(path)!r}: {error.strerror}") from error
+        raise RequestError(f"cannot read {what}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise RequestError(
-            f"the suite {str(path)!r} is not UTF-8 (byte {error.start + 1}); save it as UTF-8"
-        ) from error
-    except tomllib.TOMLDecodeError as error:
-        raise RequestError(f"the suite {str(path)!r} is not TOML: {error}") from error
+        raise RequestError(f"{what} is not UTF-8 (byte {error.start + 1}); save it as UTF-8") from error
+    except RecursionError as error:
+        raise RequestError(f"{what} has brackets nested too deep; write it flatter") from error
+    except ValueError as error:  # beside what TOML says: a number that is too long, a path with a NUL
+        raise RequestError(f"{what} is not TOML: {error}") from error
     content.setdefault("name", path.stem)
     try:
         return Suite.model_validate(content)
     except ValidationError as error:
-        raise RequestError(f"the suite {str(path)!r} is wrong:\n{explain(error, Suite)}") from error
+        raise RequestError(f"{what} is wrong:\n{explain(error, Suite)}") from error
 
 
 def _place(path: Sequence[str | int]) -> str:
@@ -366,8 +391,8 @@ def explain(error: ValidationError, model: type[Strict]) -> str:
         else:
             received = problem["input"]
             named = isinstance(received, dict) and "text" in received
-            shown = f" (in the claim {received['text']!r:.80})" if named else f" (received {received!r:.80})"
-            message = _plain(problem) + (shown if where else "")
+            what = f" (in the claim {shown(received['text'])})" if named else f" (received {shown(received)})"
+            message = _plain(problem) + (what if where else "")
         if message not in found.setdefault(where, []):
             found[where].append(message)
     lines = [f"  {where and f'{where}: '}{'; or: '.join(messages)}" for where, messages in found.items()]

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from harness.arguments import argument_model
 from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
-from harness.folders import module_from_file
+from harness.folders import is_file, module_from_file
 from harness.interrupts import import_torch
 from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
@@ -41,13 +41,13 @@ def find_entry(registry: Registry, kind: str, name: str) -> Entry:
     if name.endswith(".py"):
         place, attribute = name, ""
     if place.endswith(".py"):
-        if not Path(place).is_file():
+        if not is_file(place):
             raise RequestError(f"{kind} {name!r}: there is no file {place!r} in {str(Path.cwd())!r}")
         return Entry(KINDS[kind](name, f"{Path(place).resolve()}:{attribute}"), Origin("", "", ""))
     try:
         return registry.find(kind, name)
     except RequestError:
-        if Path(f"{place}.py").is_file():
+        if is_file(f"{place}.py"):
             raise RequestError(f"there is no {kind} {name!r}; if the file is meant, {place}.py:{attribute}") from None
         distributions = {entry.origin.distribution for entry in registry.all(kind)}
         if place and place not in distributions and _importable(place):

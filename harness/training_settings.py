@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError, did_you_mean
+from harness.errors import RequestError, did_you_mean, shown
 from harness.schema import Training
 from harness.suites import explain, read_none
 
@@ -21,8 +21,8 @@ def merge_training(*layers: Mapping[str, Any]) -> Training:
         for name in layer:
             if name not in Training.model_fields:
                 known = Training.model_fields
-                guess = did_you_mean(name, known)
-                raise RequestError(f"there is no training setting {name!r}.{guess} Settings: {', '.join(known)}.")
+                guess = did_you_mean(str(name), known)
+                raise RequestError(f"there is no training setting {shown(name)}.{guess} Settings: {', '.join(known)}.")
         values = {name: read_none(value) for name, value in layer.items()}
         if values.get("steps") is not None and "epochs" not in values:
             values["epochs"] = None

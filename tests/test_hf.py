@@ -1,5 +1,6 @@
 """Models of transformers: the probes answer for architectures that nobody here wrote."""
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -393,6 +394,37 @@ def test_what_is_wrong_is_one_screen_that_names_it(tmp_path: Path) -> None:
         assert message in result.output, name
         assert result.output.count("\n") <= 24, name
     assert not (tmp_path / "run").exists()
+
+
+def test_code_in_a_folder_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does anybody ask on standard input whether to; neither for the model nor for its tokenizer."""
+    from harness_plugins.models.hf_files import load_model
+
+    answers = io.StringIO("y\ny\n")
+    monkeypatch.setattr("sys.stdin", answers)
+    folder = save(tmp_path / "model", tokenizer=tokenizer("words"))
+    (folder / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
+    (tmp_path / "pairs.tsv").write_text(PAIRS, encoding="utf-8")
+    words = ("run", "--model", f"hf:path={folder}", "--task", f"minimal_pairs:file={tmp_path}/pairs.tsv", "--jobs", "1")
+
+    def change(name: str, **more: Any) -> None:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+        (folder / name).write_text(json.dumps(content | more), encoding="utf-8")
+
+    change("tokenizer_config.json", tokenizer_class="Mine", auto_map={"AutoTokenizer": ["code.T", "code.T"]})
+    assert invoke(*words, "--out", str(tmp_path / "run")).exit_code in (0, 1)
+    change("config.json", model_type="mine", auto_map={"AutoConfig": "code.C", "AutoModelForCausalLM": "code.M"})
+    result = invoke(*words, "--out", str(tmp_path / "other"))
+    assert result.exit_code == 2
+    assert "'mine', which transformers lacks: it needs code that the folder brings along" in result.output
+    for load in (
+        lambda: load_model(str(folder), None, False, torch.float32),
+        lambda: HF.tokenizer(str(folder), None, False),
+    ):
+        with pytest.raises(ValueError, match="trust_remote_code"):
+            load()
+    assert answers.read() == "y\ny\n"
+    assert not (tmp_path / "ran").exists()
 
 
 def test_without_transformers_the_fix_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -418,7 +418,7 @@ def command(model: str, out: Path) -> list[str]:
     words = ["run", "--model", model, "--task", SHORT, "--probe", "accuracy", "--probe", "grad_reach", "--seeds=1"]
     training = "steps=12,batch_size=7,validate_every=5,patience=5,warmup=8"
     words += ["--training", training]
-    return [*words, "--examples=16", "--jobs=1", "--out", str(out)]
+    return [*words, "--examples=16", "--executor=local", "--out", str(out)]
 
 
 def results(out: Path) -> tuple[Any, ...]:

@@ -3,7 +3,8 @@
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import click
@@ -15,8 +16,18 @@ from harness.cli.plotting import plot
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
-from harness.errors import HarnessError, RequestError
+from harness.errors import HarnessError, RequestError, shortened
 from harness.safe import visible_lines
+
+
+@contextmanager
+def _on_one_screen() -> Iterator[None]:
+    """click repeats what was typed, however long it is."""
+    try:
+        yield
+    except click.ClickException as error:
+        vars(error)["message"] = shortened(error.message)
+        raise
 
 
 class HarnessGroup(click.Group):
@@ -27,10 +38,15 @@ class HarnessGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        with _on_one_screen():
+            return super().make_context(*args, **more)
+
     def invoke(self, ctx: click.Context) -> Any:
         print_anything()
         try:
-            return super().invoke(ctx)
+            with _on_one_screen():
+                return super().invoke(ctx)
         except HarnessError as error:
             say(f"Error: {error}", error=True)
             ctx.exit(2 if isinstance(error, RequestError) else 1)
@@ -56,10 +72,11 @@ class HarnessGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         from harness.errors import did_you_mean
 
+        name = args[0]  # which click takes away, if it is an option
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            raise click.UsageError(error.message + did_you_mean(args[0], self.list_commands(ctx)), ctx) from None
+            raise click.UsageError(error.message + did_you_mean(name, self.list_commands(ctx)), ctx) from None
 
 
 @click.group(cls=HarnessGroup, context_settings={"help_option_names": ["-h", "--help"]})

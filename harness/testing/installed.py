@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from harness.errors import PluginError, RequestError, did_you_mean
+from harness.folders import is_file
 from harness.kinds import kind_of
 from harness.plugin import resolve
 from harness.registry import Entry, Registry, describe
@@ -122,7 +122,7 @@ def kinds_of(registry: Registry, name: str) -> list[str]:
     try:
         entry = find_entry(registry, "model", name)
     except RequestError:
-        if ".py" in name or Path(f"{name.rpartition(':')[0]}.py").is_file():
+        if ".py" in name or is_file(f"{name.rpartition(':')[0]}.py"):
             raise
     else:
         return [_kind(load_definition(entry).code)]

@@ -50,7 +50,8 @@ class Report:
         """Why nothing was checked of the plugin at work; "" if something was."""
         if self.failed or any(result.status == "passed" and result.check.builds for result in self.results):
             return ""
-        return "; ".join(dict.fromkeys(result.message for result in self.results if result.status == "not applicable"))
+        reasons = (result.message for result in self.results if result.status == "not applicable" and result.message)
+        return "; ".join(dict.fromkeys(reasons)) or "no check of it at work applies"
 
     @property
     def ok(self) -> bool:

@@ -1,6 +1,7 @@
 """Configurations of `transformers`: what the user may set, and whether a model can be built from it."""
 
 import io
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
@@ -8,12 +9,15 @@ from typing import Any
 import torch
 from harness_plugins.models.hf_attention import attention_for
 
-from harness.errors import did_you_mean
+from harness.errors import did_you_mean, shown
 
 TRANSFORMERS = 'the model hf needs the package transformers; install it with: pip install "sequence-harness[hf]"'
 
 OURS = {"vocab_size", "dtype", "torch_dtype", "architectures", "transformers_version", "_name_or_path", "model_type"}
 """Settings of a configuration that are not the user's: the task or the harness decides them."""
+
+MOST_PARTS = 1000
+"""Layers, or experts of a layer: each is built, to see whether the settings go together."""
 
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Token ids with a meaning of their own, by default those of a vocabulary that a task does not have."""
@@ -68,6 +72,9 @@ def configuration(model_type: str, vocab_size: int, settings: Mapping[str, Any])
                 f"config={model_type} has no setting {name!r}.{did_you_mean(name, known)} Settings: "
                 f"{', '.join(sorted(each for each in known if not each.startswith('_')))}."
             )
+        value = settings[name]
+        if re.search("layer|expert", name) and isinstance(value, int) and value > MOST_PARTS:
+            raise ValueError(f"config={model_type} with the setting {name}={shown(value)}: {MOST_PARTS} are the most")
     special = {name: None for name in SPECIAL if name in known}
     given = {kind.attribute_map.get(name, name): None if value == "none" else value for name, value in settings.items()}
     return kind(**{**special, **given, "vocab_size": vocab_size})

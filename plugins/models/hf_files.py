@@ -17,10 +17,10 @@ DECIDING = (".json", ".safetensors", ".bin", ".gguf", ".model", ".txt")
 
 
 def check_folder(path: str, gguf_file: str | None) -> None:
-    """Refuse a folder that holds no model.
+    """Refuse a folder that holds no model, or one whose code would have to be run.
 
     Raises:
-        ValueError: saying which file is missing.
+        ValueError: saying which file is missing, or what the model is.
     """
     folder = Path(path)
     if folder.is_file():
@@ -40,6 +40,13 @@ def check_folder(path: str, gguf_file: str | None) -> None:
         files = sorted(file.name for file in folder.glob("*.gguf"))
         hint = f"; to read the GGUF file there, add gguf_file={files[0]}" if files else ""
         raise ValueError(f"the folder {path!r} holds no model: it has no config.json{hint}")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    kind = str(config.get("model_type"))
+    if config.get("auto_map") and kind not in transformers().CONFIG_MAPPING:
+        raise ValueError(
+            f"the model in {path!r} is {kind!r}, which transformers lacks: it needs code that the folder brings along, "
+            "and such code is never run. Write a model plugin for it: harness new model NAME"
+        )
     found = [name for name in WEIGHTS if (folder / name).is_file()]
     if not found:
         raise ValueError(f"the folder {path!r} has no weights: none of {', '.join(WEIGHTS)}")
@@ -117,4 +124,7 @@ def _load_tokenizer(path: str, gguf_file: str | None, hub: bool, files: tuple[ob
 
 
 def _where(gguf_file: str | None, hub: bool) -> dict[str, Any]:
-    return {"local_files_only": not hub} | ({} if gguf_file is None else {"gguf_file": gguf_file})
+    """Where to look. Code that a folder brings along is never run, and nobody is asked on standard input whether to."""
+    return {"local_files_only": not hub, "trust_remote_code": False} | (
+        {} if gguf_file is None else {"gguf_file": gguf_file}
+    )
