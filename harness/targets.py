@@ -173,10 +173,11 @@ def load_definition(entry: Entry) -> Definition:
     if isinstance(entry, Given):
         return Definition(entry, entry.code)
     place, _, attribute = entry.spec.target.rpartition(":")
-    if entry.spec.kind != "executor":
+    needs_torch = entry.spec.kind != "executor"
+    if needs_torch:
         import_torch()  # which the plugin imports
     try:
-        module = imported(place, lambda: _module_of(entry))
+        module = imported(place, lambda: _module_of(entry)) if needs_torch else _module_of(entry)
         code = getattr(module, attribute, None)
     except KeyboardInterrupt:
         raise

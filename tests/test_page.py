@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from record_factory import claim, curve, record
 from test_charts import cut, timed
 
@@ -17,9 +18,11 @@ pytest.importorskip("vl_convert", reason="pages need the extra `page`")
 pytest.importorskip("jinja2", reason="pages need the extra `page`")
 
 from harness.charts import View
+from harness.cli import main
 from harness.measurements import Pattern, Scalar
 from harness.page import render_page, render_snippet
 from harness.schema import Record
+from harness.store import RunDirectory
 from harness.suites import Experiment, Request, Suite
 
 if TYPE_CHECKING:
@@ -234,3 +237,41 @@ def test_without_javascript_everything_is_there(browser: "Browser", page: str, t
     assert tab.locator("table.data").first.is_visible()
     assert not tab.locator("#explorer").is_visible()
     context.close()
+
+
+def test_the_command_writes_the_page_of_a_run(tmp_path: Path) -> None:
+    """Into the file that is named; without a name, or a folder for it, nothing is read."""
+    store = RunDirectory(tmp_path / "run")
+    store.create()
+    store.write_suite(Suite(experiments=[Experiment(models=[Request(name="gpt")])]))
+    store.write_record(record(curve([1, 0.5], [1, 2])).model_copy(update={"id": "0" * 16}))
+    said = CliRunner().invoke(
+        main, ["report", str(store.path), "--format", "html", "--out", str(tmp_path / "page.html")]
+    )
+    assert said.exit_code == 0, said.output
+    assert "<svg" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    for words, wrong in ((["--format", "html"], "--out"), (["--format", "html", "--out", "no/page.html"], "no folder")):
+        said = CliRunner().invoke(main, ["report", str(store.path), *words])
+        assert said.exit_code == 2
+        assert wrong in said.output
+    said = CliRunner().invoke(main, ["report", str(store.path), "--format", "csv", "--out", str(tmp_path / "data.csv")])
+    assert said.exit_code == 0
+    assert (tmp_path / "data.csv").read_text(encoding="utf-8").startswith("model,")
+
+
+def test_the_command_draws_charts(tmp_path: Path) -> None:
+    """What a run can draw, and into files; several charts into files of their own."""
+    store = RunDirectory(tmp_path / "run")
+    store.create()
+    store.write_record(record(curve([1, 0.5], [1, 2])).model_copy(update={"id": "0" * 16}))
+    offered = CliRunner().invoke(main, ["plot", str(store.path)])
+    assert offered.exit_code == 0
+    assert "reach" in offered.output
+    assert "--probe edge_cut" in offered.output
+    drawn = CliRunner().invoke(main, ["plot", str(store.path), "reach", "--out", str(tmp_path / "figure.svg")])
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "figure.svg").read_text(encoding="utf-8").startswith("<svg")
+    for words, wrong in ((["reach"], "--out reach.pdf"), (["raech", "--out", "x.pdf"], "'reach'")):
+        said = CliRunner().invoke(main, ["plot", str(store.path), *words])
+        assert said.exit_code == 2
+        assert wrong in said.output

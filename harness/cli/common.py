@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from harness.errors import RequestError
 from harness.safe import visible_lines
 
 
@@ -26,17 +27,42 @@ class Folder(click.Path):
 
 
 def rendered(records: Any, suite: Any, form: Any) -> str:
-    from harness.registry import default_registry
     from harness.report import can_draw, render
 
     records = list(records)
+    ascii, sections = not can_draw(sys.stdout.encoding), sections_of(records)
+    return render(records, suite, form, width=terminal_width(), ascii=ascii, sections=sections)
+
+
+def sections_of(records: Any) -> Any:
+    """What plugins add to a report."""
+    from harness.registry import default_registry
+
     failed: list[str] = []
     with redirect_stdout(sys.stderr):
-        sections = default_registry().notify("harness_report_sections", failed.append, records=records)
-    sections += [(message.partition(":")[0], f"this section could not be drawn: {message}") for message in failed]
-    return render(
-        records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
-    )
+        sections = default_registry().notify("harness_report_sections", failed.append, records=list(records))
+    return sections + [(text.partition(":")[0], f"this section could not be drawn: {text}") for text in failed]
+
+
+def write_page(results: Any, path: Path) -> None:
+    """Write the page of some results.
+
+    Raises:
+        RequestError: the libraries for pages are missing, or the file cannot be written.
+    """
+    write_file(path, results.page(sections_of(results.records)))
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a report.
+
+    Raises:
+        RequestError: the file cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise RequestError(f"{str(path)!r} cannot be written: {error.strerror or error}") from error
 
 
 def say(text: str, *, error: bool = False) -> None:

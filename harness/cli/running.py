@@ -123,7 +123,7 @@ def run(
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
-            f"Show them again: harness report {out}   (as data: --format csv)"
+            f"Show them again: harness report {out}   (as data: --format csv; as a page: --format html --out page.html)"
         )
     context.exit(1 if any(record.status == "failed" for record in results) else 0)
 

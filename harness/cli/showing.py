@@ -5,22 +5,37 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import rendered
-from harness.errors import HarnessError
+from harness.cli.common import rendered, write_file, write_page
+from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS
 
 
 @click.command()
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
-def report(directory: Path, form: str) -> None:
-    """Show a finished run again. RUN is its directory."""
+@click.option("--format", "form", type=click.Choice((*FORMATS, "html")), default="text", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Write it into this file, instead of to standard output.")
+def report(directory: Path, form: str, out: Path | None) -> None:
+    """Show a finished run again. RUN is its directory.
+
+    \b
+    harness report runs/recall
+    harness report runs/recall --format html --out page.html
+    """
     from harness.results import read
 
+    if out is not None and not out.parent.is_dir():
+        raise RequestError(f"there is no folder {str(out.parent)!r} to write {out.name!r} into; make it first")
+    if form == "html" and out is None:
+        raise RequestError("a page goes into a file; say which, for example --out page.html")
     unreadable: list[str] = []
     results = read(directory, unreadable.append)
     if results.records or not unreadable:
-        click.echo(rendered(results.records, results.suite, form))
+        if out is None:
+            click.echo(rendered(results.records, results.suite, form))
+        elif form == "html":
+            write_page(results, out)
+        else:
+            write_file(out, rendered(results.records, results.suite, form))
     if unreadable:
         raise HarnessError("\n".join(unreadable))
 

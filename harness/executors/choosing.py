@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.arguments import validate
-from harness.errors import HarnessError, PluginError, RequestError
+from harness.errors import HarnessError, PluginError, RequestError, shown
 from harness.executors import Executor, Limits
 from harness.registry import Registry, describe, plugin_error
 from harness.suites import Request, Suite
@@ -40,7 +40,9 @@ def choose(
     definition = load_definition(entry)
     name = entry.spec.name
     if jobs not in (None, 1) and "jobs" not in definition.takes:
-        raise RequestError(f"executor {name!r} runs one trial at a time; received jobs={jobs}: leave it out, or say 1")
+        raise RequestError(
+            f"executor {name!r} runs one trial at a time; received jobs={shown(jobs)}: leave it out, or say 1"
+        )
     set_ = [field.name for field in fields(Limits) if getattr(limits, field.name) != field.default]
     if set_ and "limits" not in definition.takes:
         raise RequestError(f"executor {name!r} cannot limit {' or '.join(set_)}: leave it out, or use {DEFAULT}")
@@ -73,9 +75,9 @@ def checked_limits(timeout: float | None = None, retries: int = 0, memory: float
     """
     for name, value, unit in (("timeout", timeout, "seconds"), ("memory", memory, "GiB")):
         if not (value is None or (isinstance(value, int | float) and 0 < value < math.inf)):
-            raise RequestError(f"{name} is a number of {unit} above 0; received {value!r}")
+            raise RequestError(f"{name} is a number of {unit} above 0; received {shown(value)}")
     if not isinstance(retries, int) or retries < 0:
-        raise RequestError(f"retries is a number of attempts, 0 or more; received {retries!r}")
+        raise RequestError(f"retries is a number of attempts, 0 or more; received {shown(retries)}")
     return Limits(timeout, retries, memory)
 
 
