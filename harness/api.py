@@ -12,6 +12,7 @@ from harness.plan import make_plan
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results
+from harness.sharding import Shard
 from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES, Stage
 
@@ -30,6 +31,7 @@ def run(
     fresh: bool = False,
     jobs: int = 1,
     device: str = "cpu",
+    shard: tuple[int, int] | str | None = None,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -48,6 +50,8 @@ def run(
         fresh: train and measure anew what this call asks for; other records of the directory stay.
         jobs: worker processes. With more than 1, call this under `if __name__ == "__main__":`.
         device: `cpu` or `cuda`.
+        shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
+            `harness merge` puts the run directories together.
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -68,8 +72,10 @@ def run(
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
     check_device(device)
+    part = None if shard is None else Shard.read(shard)
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
     plan = make_plan(asked, default_registry(), device=device, training=training, stages=only)
+    plan = part.of(plan) if part else plan
     return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, jobs=jobs)
 
 

@@ -12,6 +12,7 @@ from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
 from harness.schema import Cell, PluginUse, Record
+from harness.sharding import missing_parts, remember
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.targets import is_given
@@ -59,7 +60,7 @@ def execute(
             records[record.id] = record
             default_registry().notify("harness_record_written", record=record)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(called(ordered, plan.suite), out, plan.suite)
+    return Results(called(ordered, plan.suite), out, plan.suite, missing_parts(out) if plan.shard else "")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Execution:
             plan = self.plan
             self.store.clear({cell.id for cell in plan.cells} | {planned.trial.id for planned in plan.trials})
         self.store.write_suite(kept or self.plan.suite)
+        remember(self.store.path, self.plan.shard)
 
     @cached_property
     def measured(self) -> dict[str, Record]:

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from harness.errors import RequestError, did_you_mean
 from harness.matching import matches
 from harness.schema import PluginUse, Record
+from harness.sharding import missing_parts
 from harness.statistics import Identity, identity
 from harness.store import RunDirectory
 from harness.suites import Suite
@@ -24,6 +25,8 @@ class Results:
     records: tuple[Record, ...]
     out: Path
     suite: Suite | None = None
+    note: str = ""
+    """What reports say of all records, for example that they are one shard of a suite."""
     unfiltered: tuple[Record, ...] = field(default=(), repr=False)
     """All records of the run, if these were filtered from them."""
 
@@ -77,7 +80,9 @@ class Results:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import can_draw, render
 
-        return render(list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding))
+        return render(
+            list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding), note=self.note
+        )
 
     def __str__(self) -> str:
         return self.render()
@@ -138,4 +143,4 @@ def read(out: Path, tell: Callable[[str], None]) -> Results:
     store = RunDirectory(out)
     records = list(store.read_records(tell))
     suite = store.read_suite()
-    return Results(called(records, suite), out, suite)
+    return Results(called(records, suite), out, suite, missing_parts(out))

@@ -20,16 +20,15 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-def rendered(records: Any, suite: Any, form: Any) -> str:
+def rendered(results: Any, suite: Any, form: Any) -> str:
     from harness.registry import default_registry
     from harness.report import can_draw, render
 
-    records = list(records)
+    records = list(results)
     with redirect_stdout(sys.stderr):
         sections = default_registry().notify("harness_report_sections", records=records)
-    return render(
-        records, suite, form, width=terminal_width(), ascii=not can_draw(sys.stdout.encoding), sections=sections
-    )
+    ascii, note = not can_draw(sys.stdout.encoding), results.note
+    return render(records, suite, form, width=terminal_width(), ascii=ascii, sections=sections, note=note)
 
 
 def terminal_width() -> int:

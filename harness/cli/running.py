@@ -49,6 +49,7 @@ from harness.vocabulary import FORMATS, STAGES
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes  [default: one per core; 1 on cuda].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.pass_context
@@ -66,6 +67,7 @@ def run(
     fresh: bool,
     jobs: int | None,
     device: str,
+    shard: str | None,
     dry_run: bool,
     form: str,
 ) -> None:
@@ -79,6 +81,7 @@ def run(
     from harness.plan import make_plan
     from harness.registry import default_registry
     from harness.requests import build_suite, default_out
+    from harness.sharding import Shard
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -90,6 +93,7 @@ def run(
         examples=examples,
     )
     check_device(device)
+    part = None if shard is None else Shard.read(shard)
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
         raise RequestError(
@@ -100,6 +104,7 @@ def run(
         start()  # workers get ready while the run is planned
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         plan = make_plan(asked, default_registry(), device=device, training=ways, stages=stages or STAGES)
+    plan = part.of(plan) if part else plan
     out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
@@ -110,7 +115,7 @@ def run(
     except KeyboardInterrupt:
         click.echo(f"Interrupted. What is finished is in {out}; the same command goes on from there.", err=True)
         context.exit(130)
-    click.echo(rendered(results.records, asked, form))
+    click.echo(rendered(results, asked, form))
     if form == "text":
         click.echo(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
@@ -148,7 +153,8 @@ def _print_plan(plan: Any, out: Path) -> None:
         for cell in planned.cells:
             click.echo(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
-    click.echo(f"{trials}, {cells}; records would go to {out}/records")
+    part = f"shard {plan.shard}: " if plan.shard else ""
+    click.echo(f"{part}{trials}, {cells}; records would go to {out}/records")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ def report(directory: Path, form: str) -> None:
     unreadable: list[str] = []
     results = read(directory, unreadable.append)
     if results.records or not unreadable:
-        click.echo(rendered(results.records, results.suite, form))
+        click.echo(rendered(results, results.suite, form))
     if unreadable:
         raise HarnessError(unreadable[0])
 

@@ -26,6 +26,7 @@ def render(
     width: int = 100,
     ascii: bool = False,
     sections: Sequence[tuple[str, str]] = (),
+    note: str = "",
 ) -> str:
     """A report on records.
 
@@ -36,6 +37,7 @@ def render(
         width: the columns a table may take; wider ones are thinned out or split.
         ascii: draw curves without block characters, for terminals that lack them (see `can_draw`).
         sections: further titled text, for example from plugins, at the end of a report for people.
+        note: what to say of all records, in a report for people.
 
     Raises:
         RequestError: there is no such format.
@@ -48,5 +50,5 @@ def render(
         return to_csv(records)
     if format == "json":
         return to_json(records)
-    blocks = document(list(records), suite, sections, ascii=ascii, compact=format == "text")
+    blocks = document(list(records), suite, sections, note, ascii=ascii, compact=format == "text")
     return WRITERS[format](blocks, width)

@@ -27,6 +27,7 @@ def document(
     records: Sequence[Record],
     suite: Suite | None = None,
     sections: Sequence[tuple[str, str]] = (),
+    note: str = "",
     *,
     ascii: bool = False,
     compact: bool = False,
@@ -37,6 +38,7 @@ def document(
         records: any records.
         suite: the suite they come from.
         sections: titled text to append.
+        note: what to say of all records, first.
         ascii: draw curves in ASCII.
         compact: put all that is said of a claim into one cell, for narrow pages.
     """
@@ -46,6 +48,8 @@ def document(
     if suite and suite.summary:
         blocks.append(Paragraph(suite.summary))
     blocks.append(Paragraph(_overview(kept, older)))
+    if note:
+        blocks.append(Paragraph(note))
     if kept:
         blocks += settings_blocks(kept, suite)
         if single := _single(groups):
