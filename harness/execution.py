@@ -60,7 +60,7 @@ def execute(
             records[record.id] = record
             default_registry().notify("harness_record_written", record=record)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(called(ordered, plan.suite), out, plan.suite, missing_parts(out) if plan.shard else "")
+    return Results(called(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from harness.matching import matches
 from harness.schema import PluginUse, Record
 from harness.sharding import missing_parts
 from harness.statistics import Identity, identity
-from harness.store import RunDirectory
+from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import STAGES, Format
 
@@ -143,4 +143,15 @@ def read(out: Path, tell: Callable[[str], None]) -> Results:
     store = RunDirectory(out)
     records = list(store.read_records(tell))
     suite = store.read_suite()
-    return Results(called(records, suite), out, suite, missing_parts(out))
+    return Results(
+        called(records, suite), out, suite, note=" ".join(filter(None, (missing_parts(out), _open(out, records))))
+    )
+
+
+def _open(out: Path, records: Iterable[Record]) -> str:
+    """What to tell of cells that a merge found several outcomes of; "" if there are none."""
+    cells = {path.name.split(".")[0] for path in (out / CONFLICTS).glob("*.json")} - {record.id for record in records}
+    if not cells:
+        return ""
+    many = "1 cell has" if len(cells) == 1 else f"{len(cells):,} cells have"
+    return f"{many} different outcomes in the runs that were merged, and none here: harness merge --prefer RUN."

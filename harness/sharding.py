@@ -23,13 +23,13 @@ CONDITIONS = 5
 class Shard(NamedTuple):
     """One of several parts of a plan."""
 
-    index: int
+    number: int
     """Which one, from 1."""
-    count: int
+    total: int
     """How many there are."""
 
     def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
+        return f"{self.number}/{self.total}"
 
     @classmethod
     def read(cls, value: Any) -> "Shard":
@@ -40,16 +40,16 @@ class Shard(NamedTuple):
         """
         parts = value.split("/") if isinstance(value, str) else value
         try:
-            index, count = (int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts)
+            number, total = (int(part) if isinstance(part, str) and part.isdecimal() else part for part in parts)
         except (TypeError, ValueError):
-            index = count = None
-        if type(index) is not int or type(count) is not int or count < 1:
+            number = total = None
+        if type(number) is not int or type(total) is not int or total < 1:
             raise RequestError(f"a shard is written NUMBER/HOW MANY, for example 3/16, or (3, 16); received {value!r}")
-        if not 1 <= index <= count:
+        if not 1 <= number <= total:
             raise RequestError(
-                f"there is no shard {index} of {count}: shards are counted from 1/{count} to {count}/{count}"
+                f"there is no shard {number} of {total}: shards are counted from 1/{total} to {total}/{total}"
             )
-        return cls(index, count)
+        return cls(number, total)
 
     def of(self, plan: Plan) -> Plan:
         """This part of a plan: whole trials, each in exactly one shard, with about the same work in all of them.
@@ -61,12 +61,12 @@ class Shard(NamedTuple):
         """
         costs = [cost(planned) for planned in plan.trials]
         # a heap, least work first; then fewest trials, for where trials cost nothing
-        shards = [(0.0, 0, index) for index in range(1, min(self.count, len(costs)) + 1)]
+        shards = [(0.0, 0, index) for index in range(1, min(self.total, len(costs)) + 1)]
         mine = set()
         for place in sorted(range(len(costs)), key=lambda place: -costs[place]):
             work, trials, index = shards[0]
             heapq.heapreplace(shards, (work + costs[place], trials + 1, index))
-            if index == self.index:
+            if index == self.number:
                 mine.add(place)
         return replace(plan, trials=[each for place, each in enumerate(plan.trials) if place in mine], shard=str(self))
 
@@ -93,13 +93,13 @@ def remember(run: Path, shard: str) -> None:
 def remembered(run: Path) -> list[Shard]:
     """The shards that have run into a directory."""
     words = (path.name.replace("-of-", "/") for path in (run / "shards").glob("[0-9]*-of-*[0-9]"))
-    return sorted(map(Shard.read, words), key=lambda shard: (shard.count, shard.index))
+    return sorted(map(Shard.read, words), key=lambda shard: (shard.total, shard.number))
 
 
 def missing_parts(run: Path) -> str:
     """What to tell of a directory that has some shards of a suite and not all; "" for others."""
     shards = remembered(run)
-    if not shards or any(len([each for each in shards if each.count == count]) == count for _, count in shards):
+    if not shards or any(len([each for each in shards if each.total == total]) == total for _, total in shards):
         return ""
     which = f"shard {shards[0]}" if len(shards) == 1 else f"shards {', '.join(map(str, shards))}"
     return f"Only {which} of the suite ran into this directory; harness merge puts shards together."

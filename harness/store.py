@@ -4,15 +4,21 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from harness.errors import RequestError, StoreError
+from harness.packed import DamagedError, Packed
 from harness.schema import Record, Trained
 from harness.suites import Suite
+
+CONFLICTS = "conflicts"
+"""The folder of a merged run with the outcomes of cells that have several, `<cell>.<number>.json`."""
 
 
 def _refuse(message: str) -> None:
@@ -21,7 +27,7 @@ def _refuse(message: str) -> None:
 
 class RunDirectory:
     """`RUN/records/<cell>.json`, `RUN/trials/<trial>.json` (learning curves), `RUN/checkpoints/<trial>.safetensors` and
-    `RUN/suite.json`. Directories of several machines merge by copying their files together.
+    `RUN/suite.json`; perhaps `RUN/records.sqlite`, which has many records in one file. One with a file of its own wins.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,6 +35,12 @@ class RunDirectory:
         self.records = path / "records"
         self.trials = path / "trials"
         self.checkpoints = path / "checkpoints"
+        self.packed = Packed(path / "records.sqlite")
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run."""
+        return self.records.is_dir() or self.packed.path.exists()
 
     def create(self) -> None:
         """Make the folders and check that files can be written.
@@ -67,10 +79,12 @@ class RunDirectory:
 
     def read_record(self, cell_id: str) -> Record | None:
         """The record of a cell; None if there is none, or if the file is damaged (the cell then runs again)."""
-        try:
+        with suppress(OSError, ValidationError):
             return Record.model_validate_json((self.records / f"{cell_id}.json").read_bytes())
-        except (OSError, ValidationError):
-            return None
+        with suppress(DamagedError, ValidationError):
+            content = self.packed.read(cell_id)
+            return None if content is None else Record.model_validate_json(content)
+        return None
 
     def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
         """Every record that can be read, by id.
@@ -81,31 +95,76 @@ class RunDirectory:
         Raises:
             RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
         """
-        if not self.records.is_dir():
+        if not self.exists:
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
-        paths = sorted(self.records.glob("*.json"))
-        unreadable = []
-        for path in paths:
+        unreadable: dict[str, str] = {}
+        damaged: list[str] = []
+        read, last = 0, None
+        for cell_id, place, content in merge(self._loose(), self._packed(damaged), key=itemgetter(0)):
+            if cell_id == last:
+                continue
             try:
-                record = Record.model_validate_json(path.read_bytes())
+                record = Record.model_validate_json(content if isinstance(content, bytes) else content.read_bytes())
             except (OSError, ValidationError) as error:
-                unreadable.append(f"{str(path)!r}: {_problem(error)}")
+                unreadable[cell_id] = f"{place!r}: {_problem(error)}"
             else:
+                unreadable.pop(cell_id, None)  # its file is damaged, and it is packed as well
+                read, last = read + 1, cell_id
                 yield record
         if unreadable:
-            tell(
-                f"{len(unreadable)} of {len(paths)} record files cannot be read and are left out, the first one "
-                f"{unreadable[0]}. Run the same command again to measure what is missing, or delete the files."
+            damaged.append(
+                f"{len(unreadable)} of {read + len(unreadable)} record files cannot be read and are left out, the "
+                f"first one {next(iter(unreadable.values()))}. Run the same command again to measure what is missing, "
+                "or delete the files."
             )
+        if damaged:
+            tell(" ".join(damaged))
+
+    def _loose(self) -> Iterator[tuple[str, str, Path | bytes]]:
+        paths = sorted(self.records.glob("*.json"), key=lambda path: path.stem)
+        return ((path.stem, str(path), path) for path in paths)
+
+    def _packed(self, damaged: list[str]) -> Iterator[tuple[str, str, Path | bytes]]:
+        try:
+            for cell_id, content in self.packed.read_all():
+                yield cell_id, f"{self.packed.path}, {cell_id}", content
+        except DamagedError as error:
+            damaged.append(
+                f"The packed records cannot be read, or not all of them: {error}. Put a copy in its place or merge "
+                "again (harness merge --pack); or delete the file, and the same command measures what is missing."
+            )
+
+    def pack(self, records: Iterable[Record]) -> None:
+        """Put records into the one file, beside those that are there, instead of files of their own.
+
+        Raises:
+            StoreError: it cannot be written; nothing has changed.
+        """
+        with replaced(self.packed.path) as temporary:
+            self.packed.add(records, temporary)
+        packed = set(self.packed.ids())
+        for path in self.records.glob("*.json"):
+            if path.stem in packed:
+                path.unlink()
 
     def clear(self, ids: Collection[str]) -> None:
         """Delete the records of these cells, the learning curves and checkpoints of these trials, and what a run that
-        was killed left of them; nothing else."""
+        was killed left of them; nothing else.
+
+        Raises:
+            RequestError: records that are packed cannot be deleted, since their file is damaged.
+        """
         for folder in (self.records, self.trials, self.checkpoints):
             for path in folder.iterdir():
                 match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors)(\..*\.tmp)?", path.name)
                 if match and match[1] in ids:
                     path.unlink()
+        try:
+            if not set(ids).isdisjoint(self.packed.ids()):
+                with replaced(self.packed.path) as temporary:
+                    self.packed.remove(ids, temporary)
+        except DamagedError as error:
+            raise RequestError(f"nothing can be deleted from {error}; run into another directory (--out)") from error
 
     def checkpoint(self, trial_id: str) -> Path:
         """Where the trained parameters of a trial are kept."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import click
 
 from harness.cli.authors import check, new
+from harness.cli.merging import merge
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
@@ -18,7 +19,7 @@ from harness.errors import HarnessError, RequestError
 class HarnessGroup(click.Group):
     """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
 
-    order: ClassVar = ("run", "report", "list", "show", "bench", "new", "check", "schema")
+    order: ClassVar = ("run", "report", "merge", "list", "show", "bench", "new", "check", "schema")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
@@ -66,5 +67,5 @@ def main() -> None:
     """
 
 
-for command in (run, report, list_plugins, show, bench, new, check, schema):
+for command in (run, report, merge, list_plugins, show, bench, new, check, schema):
     main.add_command(command)
