@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.errors import PluginError, RequestError
+from harness.garbage import uncollected
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
@@ -91,7 +92,8 @@ class Execution:
     def measured(self) -> dict[str, Record]:
         """The records that are there, failed ones left out."""
         found = (self._read(cell) for cell in self.plan.cells)
-        return {record.id: record for record in found if record and record.status != "failed"}
+        with uncollected():
+            return {record.id: record for record in found if record and record.status != "failed"}
 
     def _read(self, cell: Cell) -> Record | None:
         """The record of a cell, with the files of its plugins where they are now: they may have been moved since it was

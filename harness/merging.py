@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge as in_order
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,6 +53,8 @@ class _Candidate(NamedTuple):
     cell: str
     run: Path
     record: Record
+    open: bool
+    """Whether it is one of several outcomes, and not the record of its run."""
 
 
 def merge(
@@ -92,7 +94,7 @@ def merge(
         store.pack(cell.record for cell in chosen)
     else:
         for cell in chosen:
-            if cell.run != out:
+            if cell.run != out or cell.open:
                 store.write_record(cell.record)
     store.clear({conflict.record for conflict in merged.conflicts})
     disputed = {conflict.trial for conflict in merged.conflicts}
@@ -104,6 +106,9 @@ def merge(
     if suite is not None:
         store.write_suite(suite)
     return merged
+
+
+_by_id = attrgetter("cell")
 
 
 def _suite(runs: Sequence[Path]) -> Suite | None:
@@ -137,7 +142,7 @@ def _chosen(runs: Sequence[Path], store: RunDirectory, prefer: Path | None, merg
     of many runs may not fit into memory."""
     conflicts = {path.name.split(".")[0] for path in (store.path / CONFLICTS).glob("*.json")}
     streams = [_candidates(run, merged.unreadable.append) for run in runs]
-    for cell, group in groupby(in_order(*streams, key=itemgetter(0)), key=itemgetter(0)):
+    for cell, group in groupby(in_order(*streams, key=_by_id), key=_by_id):
         outcomes = _outcomes(list(group), merged)
         preferred = [each for each in outcomes if prefer and any(_same(one.run, prefer) for one in each)]
         kept = preferred if len(preferred) == 1 else outcomes
@@ -153,12 +158,12 @@ def _chosen(runs: Sequence[Path], store: RunDirectory, prefer: Path | None, merg
 
 def _candidates(run: Path, tell: Callable[[str], None]) -> Iterator[_Candidate]:
     """The records of a run by id, and of cells without one the outcomes that an earlier merge could not choose from."""
-    measured = ((record.id, False, record) for record in RunDirectory(run).read_records(tell))
-    found = (record for path in (run / CONFLICTS).glob("*.json") if (record := _read(path)))
-    conflicts = sorted(((record.id, True, record) for record in found), key=itemgetter(0))
-    for cell, group in groupby(in_order(measured, conflicts, key=itemgetter(0)), key=itemgetter(0)):
+    measured = (_Candidate(record.id, run, record, False) for record in RunDirectory(run).read_records(tell))
+    paths = sorted((run / CONFLICTS).glob("*.json"), key=lambda path: (len(path.name), path.name))
+    outcomes = [_Candidate(record.id, run, record, True) for record in map(_read, paths) if record]
+    for _, group in groupby(in_order(measured, sorted(outcomes, key=_by_id), key=_by_id), key=_by_id):
         known = list(group)
-        yield from (_Candidate(cell, run, record) for _, conflict, record in known if conflict == known[0][1])
+        yield from (each for each in known if each.open == known[0].open)
 
 
 def _read(path: Path) -> Record | None:

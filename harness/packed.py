@@ -88,6 +88,7 @@ class Packed:
             shutil.copyfile(self.path, temporary)
         try:
             with closing(sqlite3.connect(temporary)) as database, database:
+                database.execute("PRAGMA page_size = 32768")  # a record takes most of a small one
                 database.execute("PRAGMA journal_mode = OFF")  # whoever dies here leaves a temporary file
                 database.execute("PRAGMA synchronous = OFF")
                 database.executescript(SCHEMA)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from harness.errors import RequestError, did_you_mean
+from harness.garbage import uncollected
 from harness.matching import matches
 from harness.schema import PluginUse, Record
 from harness.sharding import missing_parts
@@ -141,11 +142,11 @@ def load(run: str | Path) -> Results:
 def read(out: Path, tell: Callable[[str], None]) -> Results:
     """`load`, where `tell` hears of records that cannot be read."""
     store = RunDirectory(out)
-    records = list(store.read_records(tell))
+    with uncollected():
+        records = list(store.read_records(tell))
     suite = store.read_suite()
-    return Results(
-        called(records, suite), out, suite, note=" ".join(filter(None, (missing_parts(out), _open(out, records))))
-    )
+    note = " ".join(filter(None, (missing_parts(out), _open(out, records))))
+    return Results(called(records, suite), out, suite, note)
 
 
 def _open(out: Path, records: Iterable[Record]) -> str:

@@ -154,17 +154,17 @@ class RunDirectory:
         Raises:
             RequestError: records that are packed cannot be deleted, since their file is damaged.
         """
-        for folder in (self.records, self.trials, self.checkpoints):
-            for path in folder.iterdir():
-                match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors)(\..*\.tmp)?", path.name)
-                if match and match[1] in ids:
-                    path.unlink()
         try:
             if not set(ids).isdisjoint(self.packed.ids()):
                 with replaced(self.packed.path) as temporary:
                     self.packed.remove(ids, temporary)
         except DamagedError as error:
             raise RequestError(f"nothing can be deleted from {error}; run into another directory (--out)") from error
+        for folder in (self.records, self.trials, self.checkpoints):
+            for path in folder.iterdir():
+                match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors)(\..*\.tmp)?", path.name)
+                if match and match[1] in ids:
+                    path.unlink()
 
     def checkpoint(self, trial_id: str) -> Path:
         """Where the trained parameters of a trial are kept."""
