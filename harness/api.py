@@ -13,6 +13,7 @@ from harness.executors.planning import plan_for
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results
+from harness.sharding import Shard
 from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES, Stage
 
@@ -35,6 +36,7 @@ def run(
     timeout: float | None = None,
     retries: int = 0,
     memory: float | None = None,
+    shard: tuple[int, int] | str | None = None,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -58,6 +60,8 @@ def run(
         timeout: seconds that a trial may take; what is not measured by then fails.
         retries: new attempts for a trial whose process died.
         memory: GiB of main memory for each process of a trial.
+        shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
+            `harness merge` puts the run directories together.
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -75,6 +79,7 @@ def run(
     if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     limits = checked_limits(timeout, retries, memory)
+    part = None if shard is None else Shard.read(shard)
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
@@ -82,6 +87,7 @@ def run(
     place = choose(default_registry(), executor, asked, jobs, limits)
     check_device(device, place)
     plan = plan_for(place, asked, device=device, training=training, stages=only)
+    plan = part.of(plan) if part else plan
     return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
 
 

@@ -10,10 +10,12 @@ from typing import NamedTuple
 from harness.errors import PluginError, RequestError, StoreError
 from harness.executors import Executor
 from harness.executors.local import Local
+from harness.garbage import uncollected
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
 from harness.schema import Cell, PluginUse, Record
+from harness.sharding import missing_parts, remember
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.work import Work, git_state
@@ -63,12 +65,14 @@ def execute(
             default_registry().notify("harness_record_written", record=record)
     _check_complete(plan, execution.store, records)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(called(ordered, plan.suite), out, plan.suite)
+    return Results(called(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
 
 
 def _check_complete(plan: Plan, store: RunDirectory, found: Container[str]) -> None:
     """Refuse to call a run finished of which records are missing."""
-    lost = [cell.id for cell in plan.cells if cell.id not in found or not (store.records / f"{cell.id}.json").is_file()]
+    packed = set(store.packed.ids()) if store.packed.path.exists() else set()
+    kept = {cell.id for cell in plan.cells if cell.id in packed or (store.records / f"{cell.id}.json").is_file()}
+    lost = [cell.id for cell in plan.cells if cell.id not in found or cell.id not in kept]
     if lost:
         raise StoreError(
             f"{len(lost)} of {len(plan.cells)} cells have no record in {str(store.records)!r}, the first one "
@@ -97,12 +101,14 @@ class Execution:
             plan = self.plan
             self.store.clear({cell.id for cell in plan.cells} | {planned.trial.id for planned in plan.trials})
         self.store.write_suite(kept or self.plan.suite)
+        remember(self.store.path, self.plan.shard)
 
     @cached_property
     def measured(self) -> dict[str, Record]:
         """The records that are there, failed ones left out."""
         found = (self._read(cell) for cell in self.plan.cells)
-        return {record.id: record for record in found if record and record.status != "failed"}
+        with uncollected():
+            return {record.id: record for record in found if record and record.status != "failed"}
 
     def _read(self, cell: Cell) -> Record | None:
         """The record of a cell, with the files of its plugins where they are now: they may have been moved since it was

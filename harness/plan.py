@@ -45,6 +45,8 @@ class Plan:
     trials: list[Planned]
     hopeless: str = ""
     """What is wrong with the plugins, if not a single cell can run."""
+    shard: str = ""
+    """Which part of the suite this is, for example `3/16`; "" for all of it."""
 
     @property
     def cells(self) -> list[Cell]:

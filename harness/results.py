@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from harness.errors import RequestError, did_you_mean
+from harness.garbage import uncollected
 from harness.matching import matches
 from harness.schema import PluginUse, Record
 from harness.seeds import Identity, identity
-from harness.store import RunDirectory
+from harness.sharding import missing_parts
+from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import STAGES, Format
 
@@ -28,6 +30,8 @@ class Results:
     records: tuple[Record, ...]
     out: Path
     suite: Suite | None = None
+    note: str = ""
+    """What reports say of all records, for example that they are one shard of a suite."""
     unfiltered: tuple[Record, ...] = field(default=(), repr=False)
     """All records of the run, if these were filtered from them."""
 
@@ -82,7 +86,9 @@ class Results:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import can_draw, render
 
-        return render(list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding))
+        return render(
+            list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding), note=self.note
+        )
 
     def drawings(self) -> "Drawings":
         """The charts of these results.
@@ -220,7 +226,8 @@ def load(run: str | Path) -> Results:
 def read(out: Path, tell: Callable[[str], None]) -> Results:
     """`load`, where `tell` hears, a sentence each, of what cannot be read: records, or the suite with its claims."""
     store = RunDirectory(out)
-    records = list(store.read_records(tell))
+    with uncollected():
+        records = list(store.read_records(tell))
     suite = None
     try:
         suite = store.read_suite()
@@ -231,4 +238,14 @@ def read(out: Path, tell: Callable[[str], None]) -> Results:
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )
-    return Results(called(records, suite), out, suite)
+    note = " ".join(filter(None, (missing_parts(out), _open(out, records))))
+    return Results(called(records, suite), out, suite, note)
+
+
+def _open(out: Path, records: Iterable[Record]) -> str:
+    """What to tell of cells that a merge found several outcomes of; "" if there are none."""
+    cells = {path.name.split(".")[0] for path in (out / CONFLICTS).glob("*.json")} - {record.id for record in records}
+    if not cells:
+        return ""
+    many = "1 cell has" if len(cells) == 1 else f"{len(cells):,} cells have"
+    return f"{many} different outcomes in the runs that were merged, and none here: harness merge --prefer RUN."

@@ -4,19 +4,26 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json
 
 from harness.errors import HarnessError, RequestError
-from harness.files import digest, read_file, remove_abandoned, remove_temporary, set_aside, write_atomic
+from harness.files import digest, read_file, remove_abandoned, remove_temporary, set_aside
 from harness.files import replaced as replaced
+from harness.files import write_atomic as write_atomic
+from harness.packed import DamagedError, Packed
 from harness.schema import SCHEMA_VERSION, Record, Strict, Trained
 from harness.suites import Suite
+
+CONFLICTS = "conflicts"
+"""The folder of a merged run with the outcomes of cells that have several, `<cell>.<number>.json`."""
 
 
 def _refuse(message: str) -> None:
@@ -30,10 +37,15 @@ class _NewerError(ValueError):
         super().__init__(f"it has schema version {version}")
 
 
+class _WrongNameError(ValueError):
+    """A record under another name."""
+
+
 class RunDirectory:
     """`RUN/records/<cell>.json`, `RUN/trials/<trial>.json` (learning curves), `RUN/checkpoints/<trial>.safetensors` and
-    `RUN/suite.json`. Directories of several machines merge by copying their files together, and several runs may write
-    into one directory. Whatever cannot be read, or is not what its name says, counts as not there.
+    `RUN/suite.json`; perhaps `RUN/records.sqlite`, which has many records in one file: one with a file of its own wins.
+    Several runs may write into one directory. Whatever cannot be read, or is not what its name says, counts as not
+    there.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,6 +53,13 @@ class RunDirectory:
         self.records = path / "records"
         self.trials = path / "trials"
         self.checkpoints = path / "checkpoints"
+        self.packed = Packed(path / "records.sqlite")
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run."""
+        # a Path raises if a name is too long
+        return os.path.isdir(self.records) or os.path.isfile(self.packed.path)  # noqa: PTH112, PTH113
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -120,14 +139,17 @@ class RunDirectory:
         """
         path = self.records / f"{cell_id}.json"
         try:
-            return _read_record(path)
+            with suppress(OSError, ValidationError, _WrongNameError):
+                return _checked(read_file(path), cell_id)
+            with suppress(DamagedError, ValidationError, _WrongNameError):
+                content = self.packed.read(cell_id)
+                return None if content is None else _checked(content, cell_id)
         except _NewerError as error:
             raise RequestError(
                 f"{_newer(f'the record {str(path)!r} was', error)}, choose another directory (--out, or out= in "
                 "Python), or measure it anew (--fresh, or fresh=True)"
             ) from None
-        except (OSError, ValueError):
-            return None
+        return None
 
     def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
         """Every record that can be read, by id.
@@ -139,50 +161,93 @@ class RunDirectory:
         Raises:
             RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
         """
-        if not os.path.isdir(self.records):  # noqa: PTH112 - a Path raises if a name is too long
+        if not self.exists:
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
-        newer: list[tuple[Path, _NewerError]] = []
-        unreadable = []
-        paths = self._record_files()
-        for path in paths:
+        newer: dict[str, tuple[str, _NewerError]] = {}
+        unreadable: dict[str, str] = {}
+        damaged: list[str] = []
+        read, last = 0, None
+        for cell_id, place, content in merge(self._loose(), self._packed(damaged), key=itemgetter(0)):
+            if cell_id == last:
+                continue
             try:
-                record = _read_record(path)
+                record = _checked(content if isinstance(content, bytes) else read_file(content), cell_id)
             except _NewerError as error:
-                newer.append((path, error))
+                newer[cell_id] = place, error
             except (OSError, ValueError) as error:
-                unreadable.append(f"{str(path)!r}: {_problem(error)}")
+                unreadable[cell_id] = f"{place!r}: {_problem(error)}"
             else:
+                unreadable.pop(cell_id, None)  # its file is damaged, and it is packed as well
+                read, last = read + 1, cell_id
                 yield record
+        total = read + len(newer) + len(unreadable)
         if newer:
-            path, first = newer[0]
+            place, first = next(iter(newer.values()))
             tell(
-                _newer(f"{len(newer)} of {len(paths)} records are left out, since they were", first)
-                + f" to read them, the first one {str(path)!r}."
+                _newer(f"{len(newer)} of {total} records are left out, since they were", first)
+                + f" to read them, the first one {place!r}."
             )
         if unreadable:
-            tell(
-                f"{len(unreadable)} of {len(paths)} record files cannot be read and are left out, the first one "
-                f"{unreadable[0]}. Run the same command again to measure what is missing, or delete the files."
+            damaged.append(
+                f"{len(unreadable)} of {total} record files cannot be read and are left out, the first one "
+                f"{next(iter(unreadable.values()))}. Run the same command again to measure what is missing, or delete "
+                "the files."
+            )
+        if damaged:
+            tell(" ".join(damaged))
+
+    def _loose(self) -> Iterator[tuple[str, str, Path | bytes]]:
+        return ((path.stem, str(path), path) for path in self._record_files())
+
+    def _packed(self, damaged: list[str]) -> Iterator[tuple[str, str, Path | bytes]]:
+        try:
+            for cell_id, content in self.packed.read_all():
+                yield cell_id, f"{self.packed.path}, {cell_id}", content
+        except DamagedError as error:
+            damaged.append(
+                f"The packed records cannot be read, or not all of them: {error}. Put a copy in its place or merge "
+                "again (harness merge --pack); or delete the file, and the same command measures what is missing."
             )
 
     def _record_files(self) -> list[Path]:
+        if not self.records.is_dir():
+            return []
         with os.scandir(self.records) as entries:
-            names = sorted(entry.name for entry in entries if re.fullmatch(r"[^.].*\.json", entry.name, re.DOTALL))
-        return [self.records / name for name in names]
+            names = [entry.name for entry in entries if re.fullmatch(r"[^.].*\.json", entry.name, re.DOTALL)]
+        return [self.records / name for name in sorted(names, key=lambda name: name.removesuffix(".json"))]
+
+    def pack(self, records: Iterable[Record]) -> None:
+        """Put records into the one file, beside those that are there, instead of files of their own.
+
+        Raises:
+            StoreError: it cannot be written; nothing has changed.
+        """
+        with replaced(self.packed.path) as temporary:
+            self.packed.add(records, temporary)
+        packed = set(self.packed.ids())
+        for path in self._record_files():
+            if path.stem in packed:
+                path.unlink()
 
     def begin(self) -> datetime:
         """The time at which a run begins: now, but later than every record that is there. Clocks go wrong, and a record
         from the future would count as the newest one until then."""
-        times = [time for path in self._record_files() if (time := _time(path))]
-        return max([datetime.now(UTC), *times])
+        contents: Iterator[Path | bytes] = (content for _, _, content in (*self._loose(), *self._packed([])))
+        return max([datetime.now(UTC), *(time for content in contents if (time := _time(content)))])
 
     def clear(self, ids: Collection[str]) -> None:
         """Delete the records of these cells, the learning curves, checkpoints and half-finished trainings of these
         trials, and what a run that was killed left of them; nothing else.
 
         Raises:
-            RequestError: something cannot be deleted.
+            RequestError: something cannot be deleted; of packed records, since their file is damaged.
         """
+        try:
+            if not set(ids).isdisjoint(self.packed.ids()):
+                with replaced(self.packed.path) as temporary:
+                    self.packed.remove(ids, temporary)
+        except DamagedError as error:
+            raise RequestError(f"nothing can be deleted from {error}; run into another directory (--out)") from error
         for folder in (self.records, self.trials, self.checkpoints):
             for path in folder.iterdir():
                 match = re.fullmatch(r"\.?([0-9a-f]{16})\.(json|safetensors|partial.*?)(\..*\.tmp)?", path.name)
@@ -249,14 +314,12 @@ def _as_json(content: Strict) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def _read_record(path: Path) -> Record:
-    """A record that is what its file's name says.
+def _checked(content: bytes, cell_id: str) -> Record:
+    """A record that is what it is kept as.
 
     Raises:
-        OSError: it is no file, or cannot be read.
         ValueError: it is no record of that cell; or, as a `_NewerError`, one of a later version.
     """
-    content = read_file(path)
     try:
         record = Record.model_validate_json(content)
     except ValidationError:
@@ -265,8 +328,8 @@ def _read_record(path: Path) -> Record:
         raise
     if record.schema_version > SCHEMA_VERSION:
         raise _NewerError(record.schema_version)
-    if record.id != path.stem:
-        raise ValueError(f"it is the record of {record.id!r} under another name")
+    if record.id != cell_id:
+        raise _WrongNameError(f"it is the record of {record.id!r} under another name")
     return record
 
 
@@ -278,10 +341,10 @@ def _version(content: bytes) -> int:
     return version if isinstance(version, int) else 0
 
 
-def _time(path: Path) -> datetime | None:
+def _time(content: Path | bytes) -> datetime | None:
     """A time after all those in a record; read without the rest of it, since there may be thousands."""
     try:
-        provenance = from_json(read_file(path))["provenance"]
+        provenance = from_json(content if isinstance(content, bytes) else read_file(content))["provenance"]
         times = [provenance[name] for name in ("started", "finished") if provenance.get(name)]
         return max(datetime.fromisoformat(time).astimezone(UTC) for time in times) + timedelta(milliseconds=1)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):

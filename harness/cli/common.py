@@ -26,12 +26,12 @@ class Folder(click.Path):
         return super().convert(value, param, ctx)
 
 
-def rendered(records: Any, suite: Any, form: Any) -> str:
+def rendered(results: Any, suite: Any, form: Any) -> str:
     from harness.report import can_draw, render
 
-    records = list(records)
+    records, note = list(results), results.note
     ascii, sections = not can_draw(sys.stdout.encoding), sections_of(records)
-    return render(records, suite, form, width=terminal_width(), ascii=ascii, sections=sections)
+    return render(records, suite, form, width=terminal_width(), ascii=ascii, sections=sections, note=note)
 
 
 def sections_of(records: Any) -> Any:

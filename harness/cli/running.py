@@ -55,6 +55,7 @@ from harness.vocabulary import FORMATS, STAGES
 @click.option("--retries", type=int, default=0, help="New attempts for a trial whose process died  [default: 0].")
 @click.option("--memory", type=float, metavar="GiB", help="Main memory for each process of a trial.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.pass_context
@@ -76,6 +77,7 @@ def run(
     timeout: float | None,
     retries: int,
     memory: float | None,
+    shard: str | None,
     dry_run: bool,
     form: str,
 ) -> None:
@@ -89,6 +91,7 @@ def run(
     from harness.executors.planning import plan_for
     from harness.registry import default_registry
     from harness.requests import build_suite, default_out
+    from harness.sharding import Shard
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -105,10 +108,12 @@ def run(
             "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
         )
     limits = checked_limits(timeout, retries, memory)
+    part = None if shard is None else Shard.read(shard)
     place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
     check_device(device, place)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
+    plan = part.of(plan) if part else plan
     out = out or default_out(asked)
     if dry_run:
         _print_plan(plan, out)
@@ -119,7 +124,7 @@ def run(
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
-    click.echo(rendered(results.records, asked, form))
+    click.echo(rendered(results, asked, form))
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
@@ -157,7 +162,8 @@ def _print_plan(plan: Any, out: Path) -> None:
         for cell in planned.cells:
             say(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
-    say(f"{trials}, {cells}; records would go to {out}/records")
+    part = f"shard {plan.shard}: " if plan.shard else ""
+    say(f"{part}{trials}, {cells}; records would go to {out}/records")
 
 
 @contextmanager

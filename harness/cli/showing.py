@@ -31,11 +31,11 @@ def report(directory: Path, form: str, out: Path | None) -> None:
     results = read(directory, unreadable.append)
     if results.records or not unreadable:
         if out is None:
-            click.echo(rendered(results.records, results.suite, form))
+            click.echo(rendered(results, results.suite, form))
         elif form == "html":
             write_page(results, out)
         else:
-            write_file(out, rendered(results.records, results.suite, form))
+            write_file(out, rendered(results, results.suite, form))
     if unreadable:
         raise HarnessError("\n".join(unreadable))
 

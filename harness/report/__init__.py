@@ -26,6 +26,7 @@ def render(
     width: int = 100,
     ascii: bool = False,
     sections: Iterable[object] = (),
+    note: str = "",
 ) -> str:
     """A report on records. What cannot be drawn is a line that says so, and the rest is shown; control characters and
     what a format would take for its own are escaped.
@@ -37,6 +38,7 @@ def render(
         width: the columns a table may take; wider ones are thinned out or split.
         ascii: draw curves without block characters, for terminals that lack them (see `can_draw`).
         sections: further `(title, text)` pairs, for example from plugins, at the end of a report for people.
+        note: what to say of all records, in a report for people.
 
     Raises:
         RequestError: there is no such format.
@@ -49,5 +51,5 @@ def render(
         return to_csv(records)
     if format == "json":
         return to_json(records)
-    blocks = document(list(records), suite, sections, ascii=ascii, compact=format == "text")
+    blocks = document(list(records), suite, sections, note, ascii=ascii, compact=format == "text")
     return write(blocks, format, width)

@@ -29,6 +29,7 @@ def document(
     records: Sequence[Record],
     suite: Suite | None = None,
     sections: Iterable[object] = (),
+    note: str = "",
     *,
     ascii: bool = False,
     compact: bool = False,
@@ -39,16 +40,17 @@ def document(
         records: any records.
         suite: the suite they come from.
         sections: titled text to append, as pairs; what is none is told in its place.
+        note: what to say of all records, first.
         ascii: draw curves in ASCII.
         compact: put all that is said of a claim into one cell, for narrow pages.
     """
-    parts = drawn(lambda: _parts(records, suite, sections, ascii, compact))
+    parts = drawn(lambda: _parts(records, suite, sections, note, ascii, compact))
     blocks = [*map(in_safety, parts)]
     return [*map(in_ascii, blocks)] if ascii else blocks
 
 
 def _parts(
-    records: Sequence[Record], suite: Suite | None, sections: Iterable[object], ascii: bool, compact: bool
+    records: Sequence[Record], suite: Suite | None, sections: Iterable[object], note: str, ascii: bool, compact: bool
 ) -> Iterator[Block]:
     """Part by part, each of which may fail without the others."""
     yield Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)
@@ -57,6 +59,8 @@ def _parts(
     kept, older = current(records)
     groups = group(kept, suite)
     yield Paragraph(_overview(kept, older))
+    if note:
+        yield Paragraph(note)
     yield from drawn(lambda: _settings(kept, groups, suite))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
     results = [block for each in groups for block in _group(each, ascii)]

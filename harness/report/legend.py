@@ -85,9 +85,10 @@ def _names(groups: Sequence[Group]) -> Iterator[str]:
     """What each number is, and each column of a matrix, whose probe says so; names of one explanation together."""
     found: dict[str, dict[str, None]] = {}
     for each in groups:
+        scalars, matrices = each.names(Scalar), each.names(Matrix)
         for row in each.measured:
-            told = [(s.name, s.about) for name in each.names(Scalar) for s in row.find(Scalar, name)]
-            told += [(m.name, m.meaning) for name in each.names(Matrix) for m in row.find(Matrix, name)]
+            told = [(s.name, s.about) for name in scalars for s in row.find(Scalar, name)]
+            told += [(m.name, m.meaning) for name in matrices for m in row.find(Matrix, name)]
             for name, text in told:
                 if text:
                     found.setdefault(text, {})[name] = None
