@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import rendered, write_file, write_page
+from harness.cli.common import counted, rendered, say, write_file, write_page
 from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS
 
@@ -32,10 +32,12 @@ def report(directory: Path, form: str, out: Path | None) -> None:
     if results.records or not unreadable:
         if out is None:
             click.echo(rendered(results, results.suite, form))
-        elif form == "html":
-            write_page(results, out)
         else:
-            write_file(out, rendered(results, results.suite, form))
+            if form == "html":
+                write_page(results, out)
+            else:
+                write_file(out, rendered(results, results.suite, form))
+            say(f"{counted(len(results), 'record')}: {out}")
     if unreadable:
         raise HarnessError("\n".join(unreadable))
 
