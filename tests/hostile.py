@@ -147,6 +147,11 @@ def limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def _typed(word: str) -> str:
+    """As an argument arrives where a terminal sends UTF-8, whatever this process takes files to be named in."""
+    return os.fsdecode(word.encode("utf-8", "surrogateescape"))
+
+
 def ask(words: Sequence[str]) -> Answer:
     """Type a command; any exception but its exit goes on."""
     out, err = _Printed(), _Printed()
@@ -154,7 +159,7 @@ def ask(words: Sequence[str]) -> Answer:
     begin = time.process_time()
     with limit(60), redirect_stdout(out), redirect_stderr(err):
         try:
-            main(args=list(words), prog_name="harness")
+            main(args=[_typed(word) for word in words], prog_name="harness")
         except SystemExit as end:
             code = end.code
     return Answer(words, code, out.getvalue(), err.getvalue(), time.process_time() - begin)
