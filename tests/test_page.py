@@ -194,9 +194,9 @@ def test_a_browser_shows_it_offline(shown: "Page", width: int, scheme: Any) -> N
 
 def test_axe_finds_nothing_serious(shown: "Page") -> None:
     """Contrast, names, landmarks, tables: as screen readers need them, in both themes."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test needs axe-playwright-python")
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         pytest.skip("axe-playwright-python reads its script as the locale says, which is not UTF-8 here")
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test needs axe-playwright-python")
     for scheme in ("light", "dark"):
         shown.emulate_media(color_scheme=scheme)
         found = axe.Axe().run(shown).response["violations"]
