@@ -10,11 +10,12 @@ from harness.files import delete, remove_temporary, temporaries
 from harness.matching import matches
 from harness.schema import Record
 from harness.seeds import Identity, identity
-from harness.store import RunDirectory
+from harness.sharding import SHARDS
+from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Suite
 
 MEANING = {
-    "records": "what was measured, and the suite",
+    "records": "what was measured, the suite, and what shards and merges have noted",
     "learning-curves": "how training went",
     "needed": "trained models, and halves of trainings, that a cell is left to be measured with",
     "checkpoints": "trained models of which all is measured; another probe would train them again",
@@ -137,7 +138,8 @@ def _cell(record: Record) -> tuple[Identity, str, str, int]:
 def _kind(store: RunDirectory, path: Path, trials: _Trials) -> str:
     if re.search(r"\.damaged\d*$", path.name):
         return "set-aside"
-    if (path.parent == store.records and path.suffix == ".json") or path == store.path / "suite.json":
+    measured = (store.path / "suite.json", store.packed.path, store.path / SHARDS, store.path / CONFLICTS)
+    if (path.parent == store.records and path.suffix == ".json") or path in measured:
         return "records"
     if path.parent == store.trials and path.suffix == ".json":
         return "learning-curves"

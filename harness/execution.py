@@ -70,8 +70,7 @@ def execute(
 
 def _check_complete(plan: Plan, store: RunDirectory, found: Container[str]) -> None:
     """Refuse to call a run finished of which records are missing."""
-    packed = set(store.packed.ids()) if store.packed.path.exists() else set()
-    kept = {cell.id for cell in plan.cells if cell.id in packed or (store.records / f"{cell.id}.json").is_file()}
+    kept = store.ids()
     lost = [cell.id for cell in plan.cells if cell.id not in found or cell.id not in kept]
     if lost:
         raise StoreError(

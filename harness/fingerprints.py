@@ -157,8 +157,7 @@ class Fingerprint:
         if tensor.is_meta or tensor.layout is not torch.strided:
             return tuple(tensor.shape)
         if id(tensor) not in self._known:
-            content = tensor.detach().cpu().contiguous().unsqueeze(-1).view(torch.uint8)
-            self._known[id(tensor)] = tensor.shape, tensor.dtype, _checksum(content.numpy())
+            self._known[id(tensor)] = tensor.shape, tensor.dtype, checksum(tensor)
         return self._known[id(tensor)]
 
 
@@ -170,8 +169,11 @@ def _differs(before: Any, now: Any) -> bool:
 def _array(array: Any) -> Any:
     if array.dtype.hasobject:
         return array.shape
-    return array.shape, array.dtype.str, _checksum(numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8))
+    octets: Any = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+    return array.shape, array.dtype.str, zlib.crc32(octets)
 
 
-def _checksum(octets: Any) -> int:
+def checksum(tensor: Tensor) -> int:
+    """Of the numbers in a tensor, bit for bit; not of its shape."""
+    octets: Any = tensor.detach().cpu().contiguous().unsqueeze(-1).view(torch.uint8).numpy()
     return zlib.crc32(octets)

@@ -11,7 +11,6 @@ import math
 import pickle
 import random
 import weakref
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from harness.contracts import Batch, Task
 from harness.errors import HarnessError
+from harness.fingerprints import checksum
 from harness.partial import State
 
 _TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
@@ -186,8 +186,7 @@ def _checksums(batch: Batch) -> list[Any]:
 
 
 def _checksum(tensor: Tensor) -> list[Any]:
-    content = tensor.detach().cpu().contiguous().unsqueeze(-1).view(torch.uint8).numpy()
-    return [list(tensor.shape), str(tensor.dtype), zlib.crc32(content.data)]
+    return [list(tensor.shape), str(tensor.dtype), checksum(tensor)]
 
 
 class _Attributes:

@@ -1,12 +1,13 @@
 """What probes give: the kinds of measurement, each of which knows its numbers and what they lie along."""
 
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, WithJsonSchema, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
 LONGEST = 20_000
 """Characters of one text in a record; of a longer one the middle is left out."""
@@ -39,6 +40,15 @@ Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, 
 
 class Strict(BaseModel):
     """Base of everything we write: unknown fields are an error, instances do not change."""
+
+    def as_json(self, indent: int | None = 1) -> bytes:
+        """Its JSON, as files keep it. Arguments may be any text, even half a character, of which a question mark is
+        left."""
+        try:
+            return self.model_dump_json(indent=indent).encode()
+        except PydanticSerializationError:
+            text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, indent=indent)
+            return text.encode("utf-8", "replace")
 
     model_config = ConfigDict(
         extra="forbid",

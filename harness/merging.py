@@ -13,10 +13,11 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from harness.errors import RequestError
+from harness.files import read_file, replaced, write_atomic
 from harness.packed import DamagedError
 from harness.schema import Record
 from harness.sharding import remember, remembered
-from harness.store import CONFLICTS, RunDirectory, replaced, write_atomic
+from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Suite
 
 
@@ -79,8 +80,8 @@ def merge(
         StoreError: the directory can no longer be written.
     """
     store = RunDirectory(out)
-    places = [*([out] if store.exists else []), *(run for run in runs if run.resolve() != out.resolve())]
-    if prefer is not None and not any(run.resolve() == prefer.resolve() for run in (*runs, out)):
+    places = [*([out] if store.exists else []), *(run for run in runs if not _same(run, out))]
+    if prefer is not None and not any(_same(run, prefer) for run in (*runs, out)):
         raise RequestError(f"{str(prefer)!r} is preferred, but is none of the runs to merge: {_listed(runs)}")
     if missing := [run for run in runs if not RunDirectory(run).exists]:
         raise RequestError(f"there is no run in {_listed(missing)}: a run directory has a folder 'records'")
@@ -99,7 +100,7 @@ def merge(
     store.clear({conflict.record for conflict in merged.conflicts})
     disputed = {conflict.trial for conflict in merged.conflicts}
     for run in places if prefer is None else [prefer, *places]:
-        if run.resolve() != out.resolve():
+        if not _same(run, out):
             _copy_trials(RunDirectory(run), store, checkpoints, disputed)
             for shard in remembered(run):
                 remember(out, str(shard))
@@ -168,7 +169,7 @@ def _candidates(run: Path, tell: Callable[[str], None]) -> Iterator[_Candidate]:
 
 def _read(path: Path) -> Record | None:
     try:
-        return Record.model_validate_json(path.read_bytes())
+        return Record.model_validate_json(read_file(path))
     except (OSError, ValidationError):
         return None
 
@@ -204,7 +205,7 @@ def _write_outcomes(store: RunDirectory, cell: str, outcomes: Sequence[Record]) 
     if outcomes:
         folder.mkdir(exist_ok=True)
     for number, record in enumerate(outcomes, 1):
-        write_atomic(folder / f"{cell}.{number}.json", record.model_dump_json(indent=1).encode())
+        write_atomic(folder / f"{cell}.{number}.json", record.as_json())
     for path in folder.glob(f"{glob.escape(cell)}.*.json") if folder.exists() else ():
         if int(path.name.split(".")[-2]) > len(outcomes):
             path.unlink()

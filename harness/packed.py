@@ -126,4 +126,4 @@ class Packed:
 
 def _row(record: Record) -> tuple[object, ...]:
     uses = (record.model.label, record.task.label, record.probe.label)
-    return (record.id, *uses, record.stage, record.seed, record.status, record.model_dump_json())
+    return (record.id, *uses, record.stage, record.seed, record.status, record.as_json(indent=None).decode())

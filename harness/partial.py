@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from harness.errors import StoreError
-from harness.store import replaced
+from harness.files import replaced
 
 EVERY = 60.0
 """Seconds of training before it is kept for the first time, and between two times."""

@@ -98,8 +98,8 @@ class Results:
         """
         with _needed_for("a chart", "page"):
             from harness.charts.drawing import Drawings
-        store = RunDirectory(self.out)
-        return Drawings.of(self.records, self.suite, store.read_learning_curve)
+            from harness.charts.view import View
+        return Drawings(View(self.records, self.suite, RunDirectory(self.out).read_learning_curve))
 
     def page(self, sections: Sequence[tuple[str, str]] = ()) -> str:
         """One HTML file with everything: the answers, charts, tables; it needs no network.

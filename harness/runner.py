@@ -17,6 +17,7 @@ from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
 from harness.contracts import Batch, Condition, OffersAttention, Skip, Task
 from harness.errors import PluginError, StoreError, said
+from harness.files import replaced
 from harness.fingerprints import Fingerprint
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
@@ -27,7 +28,7 @@ from harness.provenance import provenance
 from harness.registry import default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.settings import in_force
-from harness.store import RunDirectory, replaced
+from harness.store import RunDirectory
 from harness.subject import Shared, Subject
 from harness.traces import listed, moment
 from harness.training import Outcome, budget_share, train

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import RequestError
+from harness.files import write_atomic
 from harness.plan import Plan, Planned
-from harness.store import write_atomic
+
+SHARDS = "shards"
+"""The folder of a run that has a file for each shard that ran into it."""
 
 EPOCH = 10_000
 """Examples that a pass over a training set is taken for: how many there are is known when the task is built."""
@@ -82,7 +85,7 @@ def cost(planned: Planned) -> float:
 def remember(run: Path, shard: str) -> None:
     """Note in a run directory that this shard of a suite runs into it, or ("") all of it. A file for each shard: those
     of one suite may run into one directory at once."""
-    folder = run / "shards"
+    folder = run / SHARDS
     if shard:
         folder.mkdir(exist_ok=True)
         write_atomic(folder / shard.replace("/", "-of-"), b"")
@@ -92,7 +95,7 @@ def remember(run: Path, shard: str) -> None:
 
 def remembered(run: Path) -> list[Shard]:
     """The shards that have run into a directory."""
-    words = (path.name.replace("-of-", "/") for path in (run / "shards").glob("[0-9]*-of-*[0-9]"))
+    words = (path.name.replace("-of-", "/") for path in (run / SHARDS).glob("[0-9]*-of-*[0-9]"))
     return sorted(map(Shard.read, words), key=lambda shard: (shard.total, shard.number))
 
 

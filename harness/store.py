@@ -7,19 +7,18 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
 
 from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, from_json
+from pydantic_core import from_json
 
 from harness.errors import HarnessError, RequestError
-from harness.files import digest, read_file, remove_abandoned, remove_temporary, set_aside
-from harness.files import replaced as replaced
-from harness.files import write_atomic as write_atomic
+from harness.files import digest, read_file, remove_abandoned, remove_temporary, replaced, set_aside, write_atomic
 from harness.packed import DamagedError, Packed
-from harness.schema import SCHEMA_VERSION, Record, Strict, Trained
+from harness.schema import SCHEMA_VERSION, Record, Trained
 from harness.suites import Suite
 
 CONFLICTS = "conflicts"
@@ -35,10 +34,6 @@ class _NewerError(ValueError):
 
     def __init__(self, version: int) -> None:
         super().__init__(f"it has schema version {version}")
-
-
-class _WrongNameError(ValueError):
-    """A record under another name."""
 
 
 class RunDirectory:
@@ -100,7 +95,7 @@ class RunDirectory:
         except RequestError:
             with suppress(FileNotFoundError):  # another run was faster
                 aside = set_aside(self._suite)
-        write_atomic(self._suite, _as_json(suite))
+        write_atomic(self._suite, suite.as_json())
         return aside
 
     def read_suite(self) -> Suite | None:
@@ -129,7 +124,7 @@ class RunDirectory:
 
     def write_record(self, record: Record) -> None:
         """Write a record so that after any crash the file is there as a whole, or not at all."""
-        write_atomic(self.records / f"{record.id}.json", _as_json(record))
+        write_atomic(self.records / f"{record.id}.json", record.as_json())
 
     def read_record(self, cell_id: str) -> Record | None:
         """The record of a cell; None if there is none, or if the file is damaged (the cell then runs again).
@@ -138,18 +133,25 @@ class RunDirectory:
             RequestError: a later version of the harness wrote it, and to measure the cell again would overwrite that.
         """
         path = self.records / f"{cell_id}.json"
-        try:
-            with suppress(OSError, ValidationError, _WrongNameError):
-                return _checked(read_file(path), cell_id)
-            with suppress(DamagedError, ValidationError, _WrongNameError):
-                content = self.packed.read(cell_id)
-                return None if content is None else _checked(content, cell_id)
-        except _NewerError as error:
-            raise RequestError(
-                f"{_newer(f'the record {str(path)!r} was', error)}, choose another directory (--out, or out= in "
-                "Python), or measure it anew (--fresh, or fresh=True)"
-            ) from None
+        for read in (partial(read_file, path), partial(self.packed.read, cell_id)):
+            try:
+                if (content := read()) is not None:
+                    return _checked(content, cell_id)
+            except _NewerError as error:
+                raise RequestError(
+                    f"{_newer(f'the record {str(path)!r} was', error)}, choose another directory (--out, or out= in "
+                    "Python), or measure it anew (--fresh, or fresh=True)"
+                ) from None
+            except (OSError, ValueError, DamagedError):
+                continue
         return None
+
+    def ids(self) -> set[str]:
+        """The cells that have a file, or are packed; whether it can be read is another matter."""
+        packed: list[str] = []
+        with suppress(DamagedError):
+            packed = self.packed.ids()
+        return {*packed, *(path.stem for path in self._record_files())}
 
     def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
         """Every record that can be read, by id.
@@ -305,15 +307,6 @@ class RunDirectory:
             return []
 
 
-def _as_json(content: Strict) -> bytes:
-    """Its JSON. Arguments may be any text, even half a character, of which a question mark is left."""
-    try:
-        return content.model_dump_json(indent=1).encode()
-    except PydanticSerializationError:
-        text = json.dumps(content.model_dump(mode="json"), ensure_ascii=False, indent=1)
-        return text.encode("utf-8", "replace")
-
-
 def _checked(content: bytes, cell_id: str) -> Record:
     """A record that is what it is kept as.
 
@@ -329,7 +322,7 @@ def _checked(content: bytes, cell_id: str) -> Record:
     if record.schema_version > SCHEMA_VERSION:
         raise _NewerError(record.schema_version)
     if record.id != cell_id:
-        raise _WrongNameError(f"it is the record of {record.id!r} under another name")
+        raise ValueError(f"it is the record of {record.id!r} under another name")
     return record
 
 

@@ -105,6 +105,17 @@ def test_looking_takes_half_of_the_attention_and_twice_the_uniform_share(
     assert answer("looks", records) == (word, tone)
 
 
+@pytest.mark.parametrize("question", ["reaches", "looks"])
+def test_what_is_no_number_is_neither_praised_nor_blamed(question: str) -> None:
+    """A gradient or weight that is NaN says nothing of how far it reaches, or where it goes."""
+    reach = [record(curve([1, math.nan], [1, 2], name="reach"), probe="grad_reach", seed=s) for s in range(3)]
+    looks = [
+        record(said("sharpest_head", math.nan), said("times_uniform", math.nan), probe="attention_to_subject", seed=s)
+        for s in range(3)
+    ]
+    assert answer(question, [*reach, *looks]) == ("not a number", "open")
+
+
 def test_a_probe_that_says_nothing_answers_nothing() -> None:
     """No empty word."""
     assert answer("looks", [record(probe="attention_to_subject", seed=s) for s in range(3)]) == ("not measured", "open")

@@ -15,7 +15,8 @@ pytest.importorskip("vl_convert", reason="charts need the extra `page`")
 from harness.charts import CHARTS, Size, View, available, draw
 from harness.charts.drawing import Drawings
 from harness.charts.files import fitted, specification, svg
-from harness.charts.lines import Point, powers, spread_out
+from harness.charts.heads import cut_heads
+from harness.charts.lines import powers, spread_out
 from harness.charts.style import PALETTE, looks
 from harness.errors import RequestError
 from harness.measurements import Matrix, Pattern, Scalar
@@ -242,4 +243,18 @@ def test_odd_numbers_do_not_stop_a_chart() -> None:
     odd = [math.nan, math.inf, 0.0, -1.0, 1e-300]
     records = [record(curve(odd, name="reach", unit="ratio"), probe="grad_reach", seed=s) for s in range(3)]
     assert svg(specification(draw("reach", View(records), SIZE))).startswith("<svg")
-    assert Point("m", 0, 1.0, math.nan).y != 0
+
+
+def test_a_fall_is_told_of_scores_that_are_shares_alone() -> None:
+    """Of a loss, less is better: a cut that hurts would look like one that helps."""
+    made = cut(0)
+    assert cut_heads(made)["layer 1 head 1"] == (0.9, 0.6)
+    loss = [m.model_copy(update={"unit": "nats"}) if m.name == "untouched" else m for m in made.measurements]
+    assert cut_heads(made.model_copy(update={"measurements": loss})) == {}
+
+
+def test_what_lies_at_the_floor_is_said_to() -> None:
+    """A line along the bottom is no plateau."""
+    assert "1e-06: that or less" in str(specification(draw("reach", run(), SIZE)))
+    high = [record(curve([1, 0.5], [1, 2], name="reach", unit="ratio"), probe="grad_reach", seed=s) for s in range(3)]
+    assert "that or less" not in str(specification(draw("reach", View(high), SIZE)))

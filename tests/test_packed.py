@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from record_factory import record as make_record
 
 import harness
+from harness.cleaning import contents
 from harness.cli import main
 from harness.errors import RequestError
 from harness.merging import merge
 from harness.packed import COLUMNS
 from harness.schema import Record, Scalar
+from harness.sharding import remember
 from harness.store import RunDirectory
 
 ASKED: dict[str, Any] = {
@@ -186,3 +188,18 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     letter = "ä" if sys.getfilesystemencoding() == "utf-8" else "a"
     store = run_in(tmp_path / f"50% ?mode=x#1 {letter}", {}, {1: 0.5})
     assert list(store.read_records()) == [record(1)]
+
+
+def test_a_run_beside_a_damaged_file_ends_well(packed: Path) -> None:
+    """What it had is measured anew, into files of their own."""
+    (packed / "records.sqlite").write_bytes(b"no database at all")
+    assert [each.status for each in harness.run(**ASKED, out=packed)] == ["ok", "ok"]
+
+
+def test_what_packs_and_merges_write_is_known(packed: Path) -> None:
+    """`harness clean` calls nothing of it foreign."""
+    remember(packed, "1/2")
+    (packed / "conflicts").mkdir()
+    found = contents(packed)
+    assert not found["other"].paths
+    assert {"records.sqlite", "shards", "conflicts"} <= {path.name for path in found["records"].paths}

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
+from harness.charts.scales import depth
 from harness.charts.style import DARK
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Matrix
@@ -43,10 +44,9 @@ def _matrix(found: list[Matrix], title: str) -> Any:
         ),
         y=alt.Y("row:N", sort=first.rows, title=None, axis=alt.Axis(**axis)),
     )
-    colour = alt.Color(
-        "share:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#f4f7fa", "#0072B2"], interpolate="lab")
+    heat = base.mark_rect(stroke="white", strokeWidth=1).encode(
+        color=depth("share"), tooltip=["row:N", "column:N", "share:Q"]
     )
-    heat = base.mark_rect(stroke="white", strokeWidth=1).encode(color=colour, tooltip=["row:N", "column:N", "share:Q"])
     text = base.mark_text(fontSize=9).encode(
         text="text:N", color=alt.condition("datum.share > 0.55", alt.value("white"), alt.value(DARK))
     )

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
+from harness.charts.scales import tone_colour
 from harness.charts.style import FAINT, INK, TONES
 from harness.charts.view import NothingToDraw, View
 from harness.claims import Verdict, judge
@@ -36,7 +37,7 @@ def draw(view: View, size: Size) -> Any:
         .encode(
             x=alt.value(5),
             y=y,
-            color=alt.Color("tone:N", legend=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),
+            color=tone_colour(),
             shape=alt.Shape(
                 "tone:N", legend=None, scale=alt.Scale(domain=list(TONES), range=["circle", "cross", "diamond"])
             ),
@@ -55,7 +56,7 @@ def draw(view: View, size: Size) -> Any:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("tone:N", legend=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values()))),
+            color=tone_colour(),
             tooltip=["seed:N", "value:N"],
         ),
     ).properties(width=max(120.0, size.inner - left - 30), height=height)

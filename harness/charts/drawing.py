@@ -1,6 +1,6 @@
 """The charts of one run: what it can draw, as objects and as files."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,6 @@ from harness.charts.files import check_path, fitted, save
 from harness.charts.layout import Size
 from harness.charts.style import CONFIG
 from harness.charts.view import View
-from harness.schema import Record
-from harness.suites import Suite
 
 INCH = 72
 """Pixels of a chart."""
@@ -23,13 +21,6 @@ class Drawings:
     """Draws the records of one run."""
 
     view: View
-
-    @classmethod
-    def of(
-        cls, records: Sequence[Record], suite: Suite | None, learning: Callable[[str], list[dict[str, float]]]
-    ) -> "Drawings":
-        """Of these records; `learning` gives the learning curve of a trial, by its id."""
-        return cls(View(records, suite, learning))
 
     def offer(self) -> str:
         """What can be drawn, and why the rest cannot."""

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
+from harness.charts.scales import depth
 from harness.charts.style import DARK
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Scalar
@@ -50,9 +51,7 @@ def _grid(group: Group, names: list[str]) -> Any:
     width, height = 16.0 * seeds + 8, 22.0
     heat = base.mark_rect(stroke="white", strokeWidth=1).encode(
         xOffset=alt.XOffset("seed:O", sort=None),
-        color=alt.Color(
-            "score:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#f4f7fa", "#0072B2"], interpolate="lab")
-        ),
+        color=depth("score"),
         tooltip=["model:N", "way:N", "seed:N", "score:Q"],
     )
     medians = base.transform_aggregate(middle="median(score)", groupby=["model", "way"])
@@ -61,7 +60,9 @@ def _grid(group: Group, names: list[str]) -> Any:
         color=alt.condition("datum.middle > 0.55", alt.value("white"), alt.value(DARK)),
     )
     return alt.layer(heat, text).properties(
-        width=max(width, 44) * len(ways), height=height * len(models), title=f"worst accuracy in range on {group.task}"
+        width=max(width, 44) * len(ways),
+        height=height * len(models),
+        title=f"worst score in the trained range on {group.task}",
     )
 
 
@@ -88,5 +89,5 @@ def _cells(row: Row, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _score(record: Record) -> float | None:
-    found = [m.value for m in record.measurements if isinstance(m, Scalar) and m.name == "worst_inside"]
-    return found[0] if found and found[0] == found[0] else None
+    scalars = [m for m in record.measurements if isinstance(m, Scalar) and m.name == "worst_inside"]
+    return next((m.value for m in scalars if m.unit == "share" and m.value == m.value), None)

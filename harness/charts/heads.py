@@ -1,15 +1,21 @@
 """Where heads look against what they do: attention to the cue, and the effect of cutting it."""
 
 import math
+import re
 from typing import Any
 
 import altair as alt
 
 from harness.charts.layout import Size, legend
 from harness.charts.lines import AXIS, PLAIN
+from harness.charts.scales import model_colour, model_shape
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
-from harness.measurements import Matrix
+from harness.measurements import Curve, Matrix
+from harness.schema import Record
+
+HEAD = re.compile(r" head \d+$")
+"""How the name of a head ends, whatever its layer is called."""
 
 CORNERS = (
     {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right"},
@@ -23,11 +29,13 @@ def draw(view: View, size: Size) -> Any:
     for group in view.of("edge_cut", "trained"):
         for row in group.measured:
             for record in row.ok:
-                for matrix in record.measurements:
-                    if isinstance(matrix, Matrix) and matrix.name == "by_head":
-                        rows += _points(matrix, row.label, group.task, record.seed)
+                one = {"model": row.label, "task": group.task, "seed": record.seed}
+                rows += [one | {"head": name, "attention": a, "fall": f} for name, (a, f) in cut_heads(record).items()]
     if not rows:
-        raise NothingToDraw("no model's heads were cut one by one; add --probe edge_cut (for models with attention)")
+        raise NothingToDraw(
+            "no heads were cut one by one of a model whose score is a share; add --probe edge_cut (for models with "
+            "attention)"
+        )
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     models = {name: look for name, look in view.looks.items() if any(row["model"] == name for row in rows)}
     highest = max(max(row["fall"] for row in rows), 0.1)
@@ -62,16 +70,8 @@ def draw(view: View, size: Size) -> Any:
             .encode(
                 x=x,
                 y=y,
-                color=alt.Color(
-                    "model:N",
-                    legend=None,
-                    scale=alt.Scale(domain=list(models), range=[look["color"] for look in models.values()]),
-                ),
-                shape=alt.Shape(
-                    "model:N",
-                    legend=None,
-                    scale=alt.Scale(domain=list(models), range=[look["shape"] for look in models.values()]),
-                ),
+                color=model_colour(models),
+                shape=model_shape(models),
                 tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
             )
         )
@@ -88,16 +88,16 @@ def draw(view: View, size: Size) -> Any:
     )
 
 
-def _points(matrix: Matrix, model: str, task: str, seed: int) -> list[dict[str, Any]]:
-    """Of each head that was cut by itself."""
-    attention, score = matrix.columns.index("attention"), 1
-    whole = matrix.values[0][score]
-    found = []
-    for name, values in zip(matrix.rows, matrix.values, strict=True):
-        if "head" in name and not any(math.isnan(values[i]) for i in (attention, score)):
-            point = {"attention": values[attention], "fall": whole - values[score]}
-            found.append({"model": model, "task": task, "seed": seed, "head": name, **point})
-    return found
+def cut_heads(record: Record) -> dict[str, tuple[float, float]]:
+    """Of each head that `edge_cut` has cut by itself: the query's attention to the cue, and by how much the score falls
+    without it. Only of scores that are shares, of which more is better."""
+    found = {each.name: each for each in record.measurements}
+    table, score = found.get("by_head"), found.get("untouched")
+    if not (isinstance(table, Matrix) and isinstance(score, Curve) and score.unit == "share"):
+        return {}
+    whole = table.values[0][1]
+    pairs = {name: (values[0], whole - values[1]) for name, values in zip(table.rows, table.values, strict=True)}
+    return {name: pair for name, pair in pairs.items() if HEAD.search(name) and not any(map(math.isnan, pair))}
 
 
 def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

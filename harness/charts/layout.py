@@ -6,7 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from harness.charts.lines import AXIS, Looks, Panel, draw_panel
+from harness.charts.lines import AXIS, Panel, draw_panel
+from harness.charts.scales import Looks, model_colour, model_shape
 from harness.charts.style import FAINT, INK
 
 NARROW = 420
@@ -145,16 +146,8 @@ def legend(looks: Looks, width: float) -> Any:
     base = alt.Chart(alt.InlineData(values=rows)).encode(
         x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
         y=alt.Y("line:Q", axis=None, scale=alt.Scale(domain=[-0.5, line + 0.5], reverse=True, nice=False)),
-        color=alt.Color(
-            "model:N",
-            legend=None,
-            scale=alt.Scale(domain=list(looks), range=[look["color"] for look in looks.values()]),
-        ),
+        color=model_colour(looks),
     )
-    points = base.mark_point(filled=True, size=30, opacity=1, xOffset=6).encode(
-        shape=alt.Shape(
-            "model:N", legend=None, scale=alt.Scale(domain=list(looks), range=[k["shape"] for k in looks.values()])
-        )
-    )
+    points = base.mark_point(filled=True, size=30, opacity=1, xOffset=6).encode(shape=model_shape(looks))
     text = base.mark_text(align="left", dx=14, fontSize=9).encode(text="model:N")
     return alt.layer(points, text).properties(width=width - 60, height=height, view=alt.ViewConfig(stroke=None))

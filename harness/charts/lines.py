@@ -8,6 +8,7 @@ from typing import Any
 
 import altair as alt
 
+from harness.charts.scales import Looks, model_colour, model_shape
 from harness.charts.style import FAINT, SHADE
 
 AXIS = 40
@@ -19,10 +20,6 @@ SCIENTIFIC = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, '
 
 GAP = 10
 """Pixels between names at the end of lines."""
-
-
-Looks = Mapping[str, Mapping[str, Any]]
-"""Colour, dash and shape by model."""
 
 
 @dataclass(frozen=True)
@@ -122,18 +119,9 @@ def draw_panel(
             .encode(x=x, x2="x2:Q")
         )
     layers += _comparisons(panel, x, y, x_domain)
-    color = alt.Color(
-        "model:N",
-        legend=None,
-        scale=alt.Scale(domain=list(looks), range=[each["color"] for each in looks.values()]),
-    )
+    color, shape = model_colour(looks), model_shape(looks)
     dash = alt.StrokeDash(
         "way:N", legend=None, scale=alt.Scale(domain=ways, range=list(WAY_DASHES[: len(ways)])), sort=ways
-    )
-    shape = alt.Shape(
-        "model:N",
-        legend=None,
-        scale=alt.Scale(domain=list(looks), range=[each["shape"] for each in looks.values()]),
     )
     tooltip = ["model:N", *(["way:N"] if len(ways) > 1 else []), "seed:N", "x:Q", "y:Q"]
     seeds = alt.Chart(alt.InlineData(values=rows))

@@ -5,6 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
+from harness.charts.scales import depth
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Pattern
@@ -59,9 +60,7 @@ def _map(pattern: Pattern, title: str) -> Any:
     )
     layers = [
         base.mark_rect().encode(
-            color=alt.Color(
-                "weight:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#f4f7fa", "#0072B2"], interpolate="lab")
-            ),
+            color=depth("weight"),
             tooltip=["query:N", "key:N", "weight:Q"],
         )
     ]

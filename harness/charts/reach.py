@@ -74,8 +74,9 @@ def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
         return None
     inside = [x for (x, _), flag in zip(places(first), first.inside or [], strict=False) if flag]
     share = first.unit == "share"
+    low = question.log and any(point.y < FLOOR for point in points)
     return Panel(
-        question.title,
+        f"{question.title} ({FLOOR:g}: that or less)" if low else question.title,
         points,
         first.x_label,
         question.y_label or ("score" if first.y_label.startswith("score") else first.y_label),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import counted
+from harness.cli.common import counted, say
 from harness.errors import RequestError
 
 
@@ -38,14 +38,14 @@ def plot(
     """
     from harness.results import read
 
-    results = read(directory, lambda message: click.echo(f"Warning: {message}", err=True))
+    results = read(directory, lambda message: say(f"Warning: {message}", error=True))
     results = results.filter(model=models or None, task=tasks or None)
     drawings = results.drawings()
     if not charts:
-        click.echo(drawings.offer())
+        say(drawings.offer())
         return
     if out is None:
         raise RequestError(f"say where to draw, for example --out {charts[0]}.pdf")
     paths = [out] if len(charts) == 1 else [out.with_stem(f"{out.stem}-{chart}") for chart in charts]
     drawings.save(dict(zip(charts, paths, strict=True)), width)
-    click.echo(f"{counted(len(paths), 'chart')}: {', '.join(map(str, paths))}")
+    say(f"{counted(len(paths), 'chart')}: {', '.join(map(str, paths))}")

@@ -12,8 +12,8 @@ from harness.work import Work
 class Local:
     """Trials run in the calling process, one after the other, where a debugger and a notebook's own classes are.
 
-    Nothing is isolated: a plugin that changes its process changes what later trials measure, and one that ends or
-    blocks it ends or blocks the run.
+    They share it: what a plugin changes of torch and its settings is put back, as everywhere, but a plugin that ends or
+    blocks the process ends or blocks the run, and other libraries stay as it has left them.
     """
 
     here: ClassVar = True

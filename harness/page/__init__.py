@@ -35,16 +35,6 @@ MOST_ROWS = 400
 
 MOST_IN_NOTEBOOK = 12
 
-ASKS = {
-    "learns": "Does it answer within the trained range?",
-    "reaches": "Does gradient arrive from the farthest trained place?",
-    "looks": "Does a head look at the cue?",
-    "relies": "Does the answer depend on the cue?",
-    "extrapolates": "Does it answer beyond the trained range?",
-    "costs": "How does time grow with length?",
-}
-"""What the columns of cards ask."""
-
 
 def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     """The page of a run.
@@ -64,9 +54,9 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
         .render(
             title=blocks[0].text if isinstance(blocks[0], Heading) else "Results",
             summary=view.suite.summary if view.suite else "",
-            command=command_of(view.suite, kept),
+            command=command_of(view.suite),
             facts=_facts(kept),
-            questions=ASKS,
+            questions=QUESTIONS,
             cards=found[:MOST_CARDS],
             more_cards=max(0, len(found) - MOST_CARDS),
             looks=view.looks,
@@ -90,7 +80,7 @@ def render_snippet(view: View) -> str:
         .render(
             title=f"Results of {view.suite.name}" if view.suite and view.suite.name != "run" else "Results",
             facts=_facts(view.kept)[:2],
-            questions=ASKS,
+            questions=QUESTIONS,
             cards=found[:MOST_IN_NOTEBOOK],
             looks=view.looks,
             charts=list(islice(_charts(view), 1)),
@@ -108,9 +98,6 @@ def _scoped(css: str) -> str:
     ]
     variables = "; ".join(re.findall(r"(--[\w-]+: [^;]+);", css.split("@media")[0]))
     return "\n".join([f".harness-results {{ {variables}; }}", *(f".harness-results {line}" for line in kept)])
-
-
-assert tuple(ASKS) == tuple(QUESTIONS)
 
 
 def _environment() -> jinja2.Environment:

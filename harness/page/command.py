@@ -1,14 +1,13 @@
-"""The command that makes a run again."""
+"""What was asked for, as a command."""
 
 import shlex
-from collections.abc import Sequence
 
-from harness.schema import Record
-from harness.suites import Request, Suite, format_arguments
+from harness.suites import Request, Suite
 
 
-def command_of(suite: Suite | None, records: Sequence[Record]) -> str:
-    """As one types it; "" where the suite is not kept."""
+def command_of(suite: Suite | None) -> str:
+    """As one types it, as far as a suite keeps it: options that add to a suite (`--training`) are with the records; ""
+    where the suite is not kept."""
     if suite is None:
         return ""
     seeds = ["--seeds", str(suite.seeds)]
@@ -19,12 +18,7 @@ def command_of(suite: Suite | None, records: Sequence[Record]) -> str:
     for option, requests in (("-m", experiment.models), ("-t", experiment.tasks), ("-p", experiment.probes)):
         for request in requests:
             words += [option, _written(request)]
-    trainings = {record.training for record in records}
-    ways = experiment.training if isinstance(experiment.training, list) else [experiment.training]
-    for way in ways:
-        if way and trainings:
-            words += ["--training", format_arguments(way)]
-    if suite.examples != 512:
+    if suite.examples != Suite.model_fields["examples"].default:
         words += ["--examples", str(suite.examples)]
     return shlex.join([*words, *seeds])
 

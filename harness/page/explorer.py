@@ -1,12 +1,12 @@
 """What the attention explorer of a page shows: patterns of single examples, with the effect of cutting each head."""
 
 import json
-import math
 from typing import Any
 
+from harness.charts.heads import cut_heads
 from harness.charts.pattern import sharpest
 from harness.charts.view import View
-from harness.measurements import Matrix, Pattern
+from harness.measurements import Pattern
 from harness.schema import Record
 
 MOST_BYTES = 3_000_000
@@ -52,16 +52,11 @@ def _one(pattern: Pattern, model: str, task: str, record: Record, effects: dict[
 
 def _falls(view: View) -> dict[tuple[str, str, int, str], dict[str, float]]:
     """By how much the score falls when a head's look at the cue is cut."""
-    found: dict[tuple[str, str, int, str], dict[str, float]] = {}
-    for group in view.of("edge_cut"):
-        for row in group.measured:
-            for record in row.ok:
-                for matrix in record.measurements:
-                    if isinstance(matrix, Matrix) and matrix.name == "by_head":
-                        whole = matrix.values[0][1]
-                        found[row.label, group.task, record.seed, record.stage] = {
-                            name: round(whole - values[1], 4)
-                            for name, values in zip(matrix.rows, matrix.values, strict=True)
-                            if not math.isnan(values[1])
-                        }
-    return found
+    return {
+        (row.label, group.task, record.seed, record.stage): {
+            name: round(fall, 4) for name, (_, fall) in cut_heads(record).items()
+        }
+        for group in view.of("edge_cut")
+        for row in group.measured
+        for record in row.ok
+    }

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from harness.measurements import Curve, Scalar, place
 from harness.report.grouping import Group, Row
@@ -105,8 +105,7 @@ def cards(groups: Sequence[Group]) -> list[Card]:
             if row.label == model
         }
         if rows:
-            answers = {question: answer(rows) for question, answer in QUESTIONS.items()}
-            found.append(Card(model, task, answers))
+            found.append(Card(model, task, {name: question.answer(rows) for name, question in QUESTIONS.items()}))
     return found
 
 
@@ -134,7 +133,7 @@ def _reaches(rows: Rows) -> Answer:
     when = "at initialisation" if row is rows.get(("grad_reach", "initial")) else "after training"
     return _judged(
         row,
-        ["yes" if share >= ARRIVES else "fades" for share in shares],
+        [_said(share, "yes" if share >= ARRIVES else "fades") for share in shares],
         {"yes": "good", "fades": "bad"},
         number=spread(summarise(shares)),
         about=f"gradient at {far} over that at the nearest one, {when}",
@@ -150,7 +149,10 @@ def _looks(rows: Rows) -> Answer:
     pairs = list(zip(row.find(Scalar, "sharpest_head"), row.find(Scalar, "times_uniform"), strict=False))
     return _judged(
         row,
-        ["yes" if share.value >= HALF and times.value >= TWICE else "hardly" for share, times in pairs],
+        [
+            _said(share.value, "yes" if share.value >= HALF and times.value >= TWICE else "hardly")
+            for share, times in pairs
+        ],
         {"yes": "good", "hardly": "bad"},
         number=spread(summarise(share.value for share, _ in pairs)),
         about="attention to the cue, sharpest head",
@@ -203,15 +205,29 @@ def _costs(rows: Rows) -> Answer:
     )
 
 
-QUESTIONS: dict[str, Callable[[Rows], Answer]] = {
-    "learns": _learns,
-    "reaches": _reaches,
-    "looks": _looks,
-    "relies": _relies,
-    "extrapolates": _extrapolates,
-    "costs": _costs,
+class Question(NamedTuple):
+    """A column of cards."""
+
+    asks: str
+    """The question in full."""
+    answer: Callable[[Rows], Answer]
+    """The rule that answers it."""
+
+
+QUESTIONS = {
+    "learns": Question("Does it answer within the trained range?", _learns),
+    "reaches": Question("Does gradient arrive from the farthest trained place?", _reaches),
+    "looks": Question("Does a head look at the cue?", _looks),
+    "relies": Question("Does the answer depend on the cue?", _relies),
+    "extrapolates": Question("Does it answer beyond the trained range?", _extrapolates),
+    "costs": Question("How does time grow with length?", _costs),
 }
-"""Each with the rule that answers it."""
+"""In the order of columns."""
+
+
+def _said(value: float, word: str) -> str:
+    """The word for a number, unless it is none: that is neither praise nor blame."""
+    return "not a number" if math.isnan(value) else word
 
 
 def _verdicts(row: Row | None, probe: str, name: str, about: str) -> Answer:

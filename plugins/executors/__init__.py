@@ -15,7 +15,7 @@ def harness_executors() -> Iterator[ExecutorSpec]:
     yield ExecutorSpec(
         "local",
         "harness.executors.local:Local",
-        "this process, one trial after the other; nothing keeps a plugin from what others measure",
+        "this process, one trial after the other; a plugin that ends or blocks it ends or blocks the run",
     )
     yield ExecutorSpec(
         "ray",

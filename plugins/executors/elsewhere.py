@@ -19,6 +19,7 @@ from harness.executors.processes import Processes
 from harness.executors.start import stop
 from harness.plan import core_digest
 from harness.schema import Record
+from harness.store import RunDirectory
 from harness.travel import Baggage, uses
 from harness.work import Work
 
@@ -106,9 +107,7 @@ def _found(folders: list[Path]) -> Iterator[None]:
 
 def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
     """How far the trial is, now and then, and its records."""
-    work.out.mkdir(parents=True, exist_ok=True)
-    for folder in ("records", "trials", "checkpoints"):
-        (work.out / folder).mkdir(exist_ok=True)
+    RunDirectory(work.out).create()
     events: SimpleQueue[float | Record | BaseException | None] = SimpleQueue()
     over = threading.Event()
     last = 0.0
