@@ -6,8 +6,9 @@ from textwrap import TextWrapper
 import click
 
 from harness.cli.common import say, terminal_width
+from harness.specs import KINDS
 
-LISTED = ("models", "tasks", "probes", "suites", "executors")
+LISTED = [f"{kind}s" for kind in KINDS]
 
 
 @click.command("list")
@@ -18,7 +19,7 @@ def list_plugins(kind: str | None, form: str) -> None:
     from harness.registry import default_registry
 
     registry = default_registry()
-    kinds = [kind] if kind else list(LISTED)
+    kinds = [kind] if kind else LISTED
     if form == "json":
         click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
         return
@@ -41,7 +42,7 @@ def list_plugins(kind: str | None, form: str) -> None:
 
 
 @click.command()
-@click.argument("kind", type=click.Choice([kind.removesuffix("s") for kind in LISTED]))
+@click.argument("kind", type=click.Choice(list(KINDS)))
 @click.argument("name")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def show(kind: str, name: str, form: str) -> None:
