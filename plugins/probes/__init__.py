@@ -42,6 +42,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "does the answer follow when the cue, or the distractors, are swapped in the input",
     )
     yield ProbeSpec(
+        "ledger",
+        "harness_plugins.probes.ledger:LedgerProbe",
+        "parameters, operations and memory by part, counted from outside, beside measured time",
+    )
+    yield ProbeSpec(
         "speed", "harness_plugins.probes.speed:Speed", "time and peak memory against the length of the sequence"
     )
     yield ProbeSpec(

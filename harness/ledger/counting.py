@@ -1,0 +1,253 @@
+"""The ledger of one model: nothing is timed, and nothing depends on values, so that weights need not even exist."""
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from harness.contracts import Interface
+from harness.errors import RequestError
+from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
+
+SHORT = (8, 16, 24, 40)
+"""Lengths at which operations are counted. They lie on a polynomial of degree two for every model whose layers do a
+fixed amount of work for a token, or for a pair of tokens: three lengths give it, and the last one confirms it. Where it
+does not, operations are counted at the full length."""
+
+Growth = Literal["constant", "logarithmic", "linear", "other"]
+
+Flops = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What a model costs for one sequence.
+
+    An operation is a multiplication or an addition in a product of matrices, an attention or a convolution: 2 m n k for
+    (m, k) times (k, n), as in the literature. What is done element by element is not counted.
+
+    Args:
+        interface: what the model reads and gives.
+        length: of the sequence, in tokens.
+        parameters: numbers of each part; shared ones count once.
+        forward: operations of a forward pass, by part.
+        training: operations of a forward and a backward pass, by part.
+        cache_bytes: keys and values of all attention that is left behind after the sequence, in the precision of the
+            model; 0 without attention that can be seen.
+        state_bytes: states and cells of all recurrent layers; 0 without such.
+        exponent: p in operations ~ length^p of a forward pass, from half of the length to it.
+        chain: the longest chain of operations of PyTorch that wait for one another in a forward pass, at the two
+            longest of the short lengths that were tried.
+        growth: how that chain grows with the length: `constant` for what is computed for all tokens at once, `linear`
+            for what is computed token by token.
+    """
+
+    interface: Interface
+    length: int
+    parameters: Flops
+    forward: Flops
+    training: Flops
+    cache_bytes: int
+    state_bytes: int
+    exponent: float
+    chain: tuple[int, int]
+    growth: Growth
+
+
+def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
+    """The ledger of a model that is there.
+
+    Args:
+        model: any model; under a `FakeTensorMode`, one without values.
+        interface: what it reads and gives.
+        length: tokens of the sequence.
+
+    Raises:
+        RequestError: the model says that it takes no sequence of that length.
+    """
+    most = getattr(model, "max_length", None)
+    if isinstance(most, int) and length > most:
+        raise RequestError(
+            f"{type(model).__name__} takes {most} tokens at most, and the length is {length}; ask for a shorter one, "
+            "or build it for longer sequences (max_length)"
+        )
+    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+    def inputs(time: int) -> Tensor:
+        if interface.input == "tokens":
+            return torch.zeros(1, time, dtype=torch.long, device=device)
+        return torch.zeros(1, time, interface.input_size, device=device, requires_grad=True)
+
+    parts = parts_of(model, inputs(min(8, length)), interface.output_size)
+
+    @cache
+    def operations(time: int) -> Flops:
+        return _operations(model, inputs(time), parts, backward=False)
+
+    forward = _at(operations, length)
+    half = length // 2
+    training = _at(lambda time: _operations(model, inputs(time), parts, backward=True), length)
+    left = _at(lambda time: {"": _cache(model, inputs(time))}, length)[""]
+    depths = [_chain(model, inputs(min(time, most) if isinstance(most, int) else time)) for time in (8, 16, 32)]
+    return Ledger(
+        interface=interface,
+        length=length,
+        parameters=parameters_by_part(model, parts),
+        forward=forward,
+        training=training,
+        cache_bytes=left,
+        state_bytes=sum(map(_state, model.modules())),
+        exponent=_exponent(forward, _at(operations, half), length / half) if half else math.nan,
+        chain=(depths[1], depths[2]),
+        growth=_growth(*depths),
+    )
+
+
+def _at(counted: Callable[[int], Flops], length: int) -> Flops:
+    """What is counted at a length: there if it is short, else from short ones (see `SHORT`)."""
+    if length <= SHORT[-1]:
+        return counted(length)
+    at = {time: counted(time) for time in SHORT}
+    *through, last = SHORT
+    if at[last] == _quadratic(at, through, last):
+        return _quadratic(at, through, length)
+    return counted(length)
+
+
+def _quadratic(at: Mapping[int, Flops], through: Sequence[int], x: int) -> Flops:
+    """Lagrange's polynomial, in whole numbers."""
+    found = dict.fromkeys(at[through[0]], 0.0)
+    for here in through:
+        others = [each for each in through if each != here]
+        top = (x - others[0]) * (x - others[1])
+        bottom = (here - others[0]) * (here - others[1])
+        for part, value in at[here].items():
+            found[part] += value * top / bottom
+    return {part: round(value) for part, value in found.items()}
+
+
+def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], backward: bool) -> Flops:
+    with _step_by_step(), torch.set_grad_enabled(backward), _counter() as counter:
+        outputs: Tensor = model(inputs)
+        if backward:
+            outputs.sum().backward()
+    for parameter in model.parameters():
+        parameter.grad = None
+    by_module = counter.get_flop_counts()
+    found = dict.fromkeys(PARTS, 0)
+    rest = Counter(by_module.get("Global", {}))
+    for path, part in parts.items():
+        done = by_module.get(f"{type(model).__name__}.{path}", {})
+        rest.subtract(done)
+        for kind, operations in done.items():
+            found[MIXING if part == "attention" and kind in _OF_ACTIVATIONS else part] += operations
+    # what no part did: among it the output layer, where that is a product with the embedding's own matrix
+    left = "other" if found["output"] else "output"
+    for kind, operations in rest.items():
+        found[MIXING if kind in _OF_ACTIVATIONS else left] += operations
+    return found
+
+
+def _counter() -> FlopCounterMode:
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward})
+
+
+def _convolution_backward(
+    back: Sequence[int], given: Sequence[int], weight: Sequence[int], *settings: Any, out_shape: Any = None
+) -> int:
+    """The two products of a convolution's gradients, each as large as the convolution itself. PyTorch's own formula
+    takes grouped ones (each channel by itself) for whole ones, which are hundreds of times as large."""
+    transposed, wanted = settings[4], settings[7]
+    places = math.prod((given if transposed else back)[2:])
+    return 2 * given[0] * places * math.prod(weight) * sum(map(bool, wanted[:2]))
+
+
+_OF_ACTIVATIONS = (torch.ops.aten.bmm, torch.ops.aten.baddbmm)
+"""Weights are the same for all examples, so that a product for each example is one of activations alone."""
+
+
+class _Caches(TorchFunctionMode):
+    """Adds up the keys and values that attention is given."""
+
+    bytes: int = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (F.scaled_dot_product_attention, F.multi_head_attention_forward):
+            key, value = args[1:3] if len(args) > 2 else (kwargs["key"], kwargs["value"])
+            self.bytes += key.nbytes + value.nbytes
+        return func(*args, **kwargs)
+
+
+def _exponent(whole: Flops, half: Flops, ratio: float) -> float:
+    most, least = sum(whole.values()), sum(half.values())
+    return math.log(most / least) / math.log(ratio) if least else math.nan
+
+
+def _cache(model: nn.Module, inputs: Tensor) -> int:
+    with torch.no_grad(), _Caches() as caches:
+        model(inputs)
+    return caches.bytes
+
+
+def _state(module: nn.Module) -> int:
+    """Bytes of a recurrent module's state for one sequence."""
+    if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        return 0
+    weight = next(module.parameters())
+    hidden = int(module.hidden_size)
+    width = getattr(module, "proj_size", 0) or hidden
+    if isinstance(module, nn.LSTM | nn.LSTMCell):
+        width += hidden
+    directions = 2 if getattr(module, "bidirectional", False) else 1
+    return int(getattr(module, "num_layers", 1)) * directions * width * weight.element_size()
+
+
+def _chain(model: nn.Module, inputs: Tensor) -> int:
+    """The longest chain in the graph of a forward pass."""
+    with _step_by_step(), torch.enable_grad():
+        outputs: Tensor = model(inputs)
+    depth: dict[Any, int] = {None: 0}
+    last: Any = outputs.grad_fn
+    waiting: list[Any] = [last]
+    while waiting:
+        node = waiting[-1]
+        before = [each for each, _ in node.next_functions] if node is not None else []
+        unknown = [each for each in before if each not in depth]
+        if unknown:
+            waiting.extend(unknown)
+            continue
+        waiting.pop()
+        depth.setdefault(node, 1 + max((depth[each] for each in before), default=0))
+    return depth[last]
+
+
+def _growth(first: int, second: int, third: int) -> Growth:
+    """From the chain at a length, twice and four times that length."""
+    if first == second == third:
+        return "constant"
+    steps = (second - first, third - second)
+    if steps[0] > 0 and abs(steps[1] - 2 * steps[0]) <= 0.1 * steps[1]:
+        return "linear"
+    return "logarithmic" if steps[0] > 0 and abs(steps[1] - steps[0]) <= 0.1 * steps[1] else "other"
+
+
+@contextmanager
+def _step_by_step() -> Iterator[None]:
+    """Recurrent layers and attention as products of matrices, of which fused kernels do not tell."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about devices that are not here
+        rnn = torch.backends.mkldnn.flags(enabled=False), torch.backends.cudnn.flags(enabled=False)
+        with rnn[0], rnn[1], sdpa_kernel(SDPBackend.MATH):
+            yield
