@@ -138,7 +138,7 @@ def _quadratic(at: Mapping[int, Flops], through: Sequence[int], x: int) -> Flops
 
 
 def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], backward: bool) -> Flops:
-    with _step_by_step(), torch.set_grad_enabled(backward), _counter() as counter:
+    with _step_by_step(), torch.enable_grad(), _counter() as counter:  # without gradients PyTorch fuses whole layers
         outputs: Tensor = model(inputs)
         if backward:
             outputs.sum().backward()
@@ -180,13 +180,13 @@ _OF_ACTIVATIONS = (torch.ops.aten.bmm, torch.ops.aten.baddbmm)
 class _Caches(TorchFunctionMode):
     """Adds up the keys and values that attention is given."""
 
-    bytes: int = 0
+    taken: int = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (F.scaled_dot_product_attention, F.multi_head_attention_forward):
             key, value = args[1:3] if len(args) > 2 else (kwargs["key"], kwargs["value"])
-            self.bytes += key.nbytes + value.nbytes
+            self.taken += key.nbytes + value.nbytes
         return func(*args, **kwargs)
 
 
@@ -196,9 +196,10 @@ def _exponent(whole: Flops, half: Flops, ratio: float) -> float:
 
 
 def _cache(model: nn.Module, inputs: Tensor) -> int:
-    with torch.no_grad(), _Caches() as caches:
+    caches = _Caches()
+    with torch.no_grad(), caches:
         model(inputs)
-    return caches.bytes
+    return caches.taken
 
 
 def _state(module: nn.Module) -> int:
@@ -218,9 +219,9 @@ def _chain(model: nn.Module, inputs: Tensor) -> int:
     """The longest chain in the graph of a forward pass."""
     with _step_by_step(), torch.enable_grad():
         outputs: Tensor = model(inputs)
-    depth: dict[Any, int] = {None: 0}
+    depth: dict[object, int] = {None: 0}
     last: Any = outputs.grad_fn
-    waiting: list[Any] = [last]
+    waiting = [last]
     while waiting:
         node = waiting[-1]
         before = [each for each, _ in node.next_functions] if node is not None else []

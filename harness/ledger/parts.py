@@ -90,7 +90,7 @@ def _has_weights(module: nn.Module) -> bool:
 
 def _same(output: Tensor, result: Tensor) -> bool:
     """Whether one is the other, or a view of it."""
-    return output.untyped_storage()._cdata == result.untyped_storage()._cdata
+    return bool(output.untyped_storage()._cdata == result.untyped_storage()._cdata)
 
 
 @contextmanager
