@@ -38,7 +38,7 @@ clean:
 	rm -rf .venv .venv-* build dist site
 
 $(VENV)/installed: pyproject.toml constraints.txt constraints-dev.txt
-	$(PYTHON) -c "import sys; sys.exit('Python 3.11 or newer is needed; say which: make PYTHON=python3.12') if sys.version_info < (3, 11) else 0"
+	$(PYTHON) -c "import sys; sys.exit('Python 3.11.1 or newer is needed (3.11.0 cannot write some tracebacks); say which: make PYTHON=python3.12') if sys.version_info < (3, 11, 1) else 0"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(INSTALL) --constraint constraints.txt --constraint constraints-dev.txt --editable '.[dev]'

@@ -3,13 +3,15 @@
 import os
 from collections.abc import Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.devices import check_device
 from harness.errors import RequestError, shown
 from harness.execution import execute
-from harness.executors.choosing import checked_limits, choose
+from harness.executors import Executor
+from harness.executors.choosing import choose, limits_of
 from harness.executors.planning import plan_for
+from harness.plan import Plan
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, default_out
 from harness.results import Results
@@ -34,7 +36,7 @@ def run(
     device: str = "cpu",
     executor: str | None = None,
     timeout: float | None = None,
-    retries: int = 0,
+    retries: int | None = None,
     memory: float | None = None,
     shard: tuple[int, int] | str | None = None,
 ) -> Results:
@@ -57,8 +59,9 @@ def run(
         device: `cpu` or `cuda`.
         executor: where trials run, for example `"local"`; in a new process for each, if not said, or in this process
             where a class or function was given that only this process has.
-        timeout: seconds that a trial may take; what is not measured by then fails.
-        retries: new attempts for a trial whose process died.
+        timeout: seconds that a trial may take; what is not measured by then fails. This and the next two win over what
+            the suite says; `inf` is no limit.
+        retries: new attempts for a trial whose process died (0 if nobody says).
         memory: GiB of main memory for each process of a trial.
         shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
             `harness merge` puts the run directories together.
@@ -78,17 +81,59 @@ def run(
         raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {shown(stages)}")
     if not (out is None or (isinstance(out, str | os.PathLike) and str(out))):
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
-    limits = checked_limits(timeout, retries, memory)
-    part = None if shard is None else Shard.read(shard)
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
-    only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
-    place = choose(default_registry(), executor, asked, jobs, limits)
+    plan, place, folder = prepare(
+        asked,
+        training=training,
+        stages=STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages),
+        out=out,
+        jobs=jobs,
+        device=device,
+        executor=executor,
+        timeout=timeout,
+        retries=retries,
+        memory=memory,
+        shard=shard,
+    )
+    return execute(plan, folder, fresh=fresh, executor=place)
+
+
+class Prepared(NamedTuple):
+    """A run before anything is trained or written."""
+
+    plan: Plan
+    executor: Executor
+    out: Path
+
+
+def prepare(
+    suite: Suite,
+    *,
+    training: Ways | None,
+    stages: Sequence[str],
+    out: str | Path | None,
+    jobs: int | None,
+    default_jobs: int = 1,
+    device: str,
+    executor: str | None,
+    timeout: float | None,
+    retries: int | None,
+    memory: float | None,
+    shard: tuple[int, int] | str | None,
+) -> Prepared:
+    """What `run` and the command line do before they run something: the arguments are those of `run`.
+
+    Raises:
+        RequestError: something that was asked for is wrong.
+    """
+    limits = limits_of(suite, timeout, retries, memory)
+    part = None if shard is None else Shard.read(shard)
+    place = choose(default_registry(), executor, suite, jobs, limits, default_jobs)
     check_device(device, place)
-    plan = plan_for(place, asked, device=device, training=training, stages=only)
-    plan = part.of(plan) if part else plan
-    return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
+    plan = plan_for(place, suite, device=device, training=training, stages=stages)
+    return Prepared(part.of(plan) if part else plan, place, default_out(suite) if out is None else Path(out))
 
 
 def _is_ways(training: Any) -> bool:

@@ -290,11 +290,16 @@ def describe(error: BaseException) -> str:
 def place_of_error(error: BaseException) -> str:
     """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
     plugins use; or ""."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = frame.filename
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return place_among((frame.filename, frame.lineno or 0) for frame in frames)
+
+
+def place_among(frames: Iterable[tuple[str, int]]) -> str:
+    """The same of files and lines, the innermost first."""
+    for file, line in frames:
         python = file.startswith(STDLIB) and "-packages" not in file
         if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):
-            return f"{short_path(Path(file))}:{frame.lineno}"
+            return f"{short_path(Path(file))}:{line}"
     return ""
 
 

@@ -13,7 +13,8 @@ from harness.errors import RequestError, shown
 from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
-from harness.suites import Request, Suite, explain, load_suite
+from harness.suite_files import explain, load_suite
+from harness.suites import Request, Suite
 from harness.targets import give
 
 One = str | Request | dict[str, Any] | Callable[..., Any]

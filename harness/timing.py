@@ -6,15 +6,23 @@ Run as `python -m harness.timing` with an `Order` as JSON on standard input; it 
 import ctypes
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from harness.schema import Strict, Trial
 from harness.targets import is_given
+
+START = 600.0
+"""Seconds that importing and building the model, and the shortest length, may take beyond all budgets."""
+PARENT_DEATH = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 class Order(Strict):
@@ -32,6 +40,11 @@ class Order(Strict):
     """Whether to time forward and backward together, too."""
     budget: float
     """Seconds for each length and direction. A length that would take more for one run is left out."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which nobody waits any more: a run may exceed its budget, and does so by less than this."""
+        return START + 4 * self.budget * len(self.lengths) * (2 if self.backward else 1)
 
 
 class Timings(Strict):
@@ -52,7 +65,7 @@ def run_order(order: Order) -> Timings:
 
     Raises:
         Skip: the new process would not find the model.
-        RuntimeError: the process failed; its last lines of output.
+        RuntimeError: the process failed, with its last lines of output; or gave no answer.
     """
     from harness.contracts import Skip
 
@@ -63,26 +76,61 @@ def run_order(order: Order) -> Timings:
                 f"for example './file.py:{use.label}'"
             )
     threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    done = subprocess.run(
-        [sys.executable, "-m", "harness.timing"],
-        input=order.model_dump_json().encode(),
-        capture_output=True,
-        env={**os.environ, **threads},
-    )
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-3:]
-        raise RuntimeError("the timing process failed: " + "\n".join(last))
-    return Timings.model_validate_json(done.stdout)
+    with TemporaryFile() as given, TemporaryFile() as answer, TemporaryFile() as errors:
+        # files, since a process that the model leaves behind would hold a pipe open
+        given.write(order.model_dump_json().encode())
+        given.seek(0)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.timing"],
+            stdin=given,
+            stdout=answer,
+            stderr=errors,
+            env={**os.environ, **threads},
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(order.patience)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(
+                f"the timing process gave no answer in {order.patience:g} s: the model hangs, or one run takes far "
+                f"longer than the budget of {order.budget:g} s"
+            ) from None
+        finally:
+            _end(process)
+        answer.seek(0)
+        errors.seek(0)
+        if code:
+            last = errors.read().decode(errors="replace").strip().splitlines()[-3:]
+            raise RuntimeError("the timing process failed: " + "\n".join(last))
+        return Timings.model_validate_json(answer.read())
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End it, and what is left of its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    process.wait()
 
 
 def measure(order: Order) -> Timings:
-    """The measurement itself, in this process."""
+    """The measurement itself, in this process, with the settings of every trial, which the record's provenance says."""
+    import torch
+
+    from harness.isolation import one_trial
+
+    with one_trial(torch.device(order.trial.device), order.threads):
+        return _measure(order)
+
+
+def _measure(order: Order) -> Timings:
     import torch
 
     from harness.build import TrialPlugins
     from harness.registry import default_registry, describe
 
-    torch.set_num_threads(order.threads)
     trial = order.trial
     plugins = TrialPlugins(default_registry(), trial)
     interface = plugins.build_task().interface
@@ -202,6 +250,8 @@ def _kilobytes(status: Path, field: str) -> int:
 
 
 if __name__ == "__main__":
+    if sys.platform == "linux":  # where the run is killed, nobody waits for this
+        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)  # what plugins print goes aside
         answer.write(measure(Order.model_validate_json(sys.stdin.buffer.read())).model_dump_json().encode())

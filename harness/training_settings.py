@@ -7,7 +7,8 @@ from pydantic import ValidationError
 
 from harness.errors import RequestError, did_you_mean, shown
 from harness.schema import Training
-from harness.suites import explain, read_none
+from harness.suite_files import explain
+from harness.suites import read_none
 
 
 def merge_training(*layers: Mapping[str, Any]) -> Training:

@@ -1,9 +1,10 @@
 """`harness check`: what it takes, what it prints and how it ends."""
 
+import faulthandler
 import json
 import re
-import subprocess
-import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from harness.cli import main
 from harness.registry import default_registry
+from harness.testing import apart
 from harness.testing.installed import check_one
 
 GRU = """
@@ -43,13 +45,76 @@ def harness(*words: str) -> Result:
     return CliRunner().invoke(main, words, catch_exceptions=False)
 
 
-def test_a_check_that_hangs_ends(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
-    """With exit code 1, and the line of the plugin in which it was."""
-    path = plugin_file("import time\ndef p(subject):\n    pass\ntime.sleep(1000)\n")
-    code = "import sys, harness.cli.authors as a; a.PATIENCE = 0.5; sys.argv = sys.argv[1:]; a.check()"
-    done = subprocess.run([sys.executable, "-c", code, "check", f"{path}:p"], capture_output=True, encoding="utf-8")
-    assert done.returncode == 1
-    assert f'"{path}", line 4' in done.stderr
+ENDS = """
+import os, time
+from pathlib import Path
+from torch import nn
+
+
+def hangs(place):
+    Path(place).touch()
+    time.sleep(10**6)
+
+
+class Hangs(nn.Embedding):
+    def __init__(self, vocab_size: int, place: str):
+        super().__init__(vocab_size, vocab_size)
+        self.place = place
+
+    def forward(self, tokens):
+        hangs(self.place)
+
+
+class Dies(Hangs):
+    def forward(self, tokens):
+        os._exit(0)
+"""
+IMPORTED = "from pathlib import Path\nimport time\nPath({place!r}).touch()\ntime.sleep(10**6)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "kind", "said"),
+    [
+        (IMPORTED, "p", "plugin", r"no answer in 3600 s \(--timeout\) in the check 'loads'"),
+        (ENDS, "Hangs:place={place}", "model", r"no answer in 3600 s \(--timeout\) in the check '\w+'"),
+        (ENDS, "Dies:place={place}", "model", r"the process died \(it ended with exit code 0\) in the check '\w+'"),
+    ],
+)
+def test_a_plugin_that_hangs_or_ends_the_process_fails_by_itself(
+    plugin_file: Callable[..., str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    name: str,
+    kind: str,
+    said: str,
+) -> None:
+    """With exit code 1 and a sentence that names the check; the others are checked."""
+    monkeypatch.chdir(tmp_path)  # its path may have a comma
+    place = Path("place")
+    monkeypatch.setattr(apart, "monotonic", lambda: time.monotonic() + (1e6 if place.exists() else 0.0))
+    named = f"{plugin_file(source.replace('{place!r}', repr(str(place))))}:{name.format(place=place)}"
+    result = harness("check", named, "accuracy", "--format", "json")
+    assert result.exit_code == 1
+    reports = {report["kind"]: report for report in json.loads(result.stdout)}
+    assert reports["probe"]["ok"]
+    (failed,) = reports[kind]["checks"]
+    assert (reports[kind]["name"], failed["check"], failed["status"]) == (named, "answers", "failed")
+    assert re.fullmatch(said, failed["message"])
+    assert "Traceback" not in result.stderr
+
+
+def test_the_line_that_hangs_is_found(tmp_path: Path) -> None:
+    """In what Python writes of all threads: the innermost line of the main one that is neither ours nor Python's."""
+    plugin, places = tmp_path / "plugin.py", tmp_path / "places"
+    others = threading.Event()
+    threading.Thread(target=others.wait, daemon=True).start()
+    with places.open("w", encoding="utf-8") as file:
+        code = compile("import json\n\njson.loads('[1]', object_hook=print, parse_int=dump)", str(plugin), "exec")
+        exec(code, {"dump": eval("lambda text: write(file)", {"write": faulthandler.dump_traceback, "file": file})})
+    others.set()
+    assert apart.place_of_hang(places).endswith(f"{plugin.name}:3")
+    assert apart.place_of_hang(tmp_path / "none") == ""
 
 
 def test_check_reports_files_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +149,8 @@ def test_check_as_json() -> None:
     [
         (["lstn"], "Did you mean 'lstm'"),
         (["lstm", "--kind", "probe"], "there is no probe 'lstm'"),
+        (["lstm", "--timeout", "0"], "timeout is a number of seconds above 0"),
+        (["lstm", "--timeout", "nan"], "timeout is a number of seconds above 0"),
         (["./missing.py:GRU"], "there is no file"),
         (["no_such_module:GRU"], "there is no model, task or probe"),
         (["lstm:foo=3"], "it has no argument 'foo'. Arguments: embedding, hidden"),
@@ -147,5 +214,5 @@ def test_what_cannot_be_built_without_arguments_does_not_fail_a_check_of_everyth
     path = plugin_file(GRU)
     needs, complete = (check_one(default_registry(), "model", f"{path}:{name}") for name in ("Needs", "GRU"))
     for reports, code in (([needs, complete], 0), ([needs], 1), ([], 1)):
-        monkeypatch.setattr("harness.testing.installed.check_installed", lambda *a, reports=reports: iter(reports))
+        monkeypatch.setattr("harness.testing.apart.check_apart", lambda *a, reports=reports: iter(reports))
         assert harness("check").exit_code == code

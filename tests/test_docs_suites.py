@@ -12,7 +12,8 @@ from harness.claims import judge
 from harness.cli import main
 from harness.plan import make_plan
 from harness.registry import default_registry
-from harness.suites import Claim, Experiment, Suite, load_suite
+from harness.suite_files import load_suite
+from harness.suites import Claim, Experiment, Suite
 
 PAGE = (Path(__file__).parent.parent / "docs" / "suites.md").read_text(encoding="utf-8")
 SUITES = re.findall(r"<!-- file: (\S+) -->\n```toml\n(.*?)```", PAGE, re.DOTALL)

@@ -21,7 +21,8 @@ from harness import hookimpl
 from harness.errors import LONGEST, HarnessError, RequestError, shown
 from harness.registry import default_registry
 from harness.schema import Record
-from harness.suites import DEEPEST, load_suite
+from harness.suite_files import load_suite
+from harness.suites import DEEPEST
 from harness.testing.results import Report
 
 RUN: tuple[str, ...] = (

@@ -48,7 +48,7 @@ def test_what_is_published_names_its_licence(wheel: Path, sdist: dict[str, str])
         assert metadata["License-Expression"] == "MIT"
         assert metadata["License-File"] == "LICENSE"
         assert metadata["Author"] in text
-        assert metadata["Requires-Python"] == ">=3.11"
+        assert metadata["Requires-Python"] == ">=3.11.1"
         classifiers = metadata.get_all("Classifier", [])
         assert "Typing :: Typed" in classifiers
         for minor in (11, 12, 13):

@@ -15,7 +15,8 @@ from harness.errors import RequestError
 from harness.plan import Plan, core_digest, deciding_files, make_plan
 from harness.registry import default_registry
 from harness.requests import build_suite, find_suite
-from harness.suites import Suite, Ways, load_suite
+from harness.suite_files import load_suite
+from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES
 
 

@@ -112,3 +112,17 @@ def test_what_contributors_are_told_exists() -> None:
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()  # what commands write
     for path in re.findall(r"`([\w./-]+(?:/|\.md|\.txt|\.toml|\.yml|\.py))`", text):
         assert f"/{path}" in ignored or path == "__init__.py" or (ROOT / path).exists(), path
+
+
+def test_everything_asks_for_the_same_python() -> None:
+    """The project, the packages it writes and its examples; and what make refuses is what pip refuses."""
+    oldest = PROJECT["requires-python"]
+    others = [*ROOT.glob("examples/*/pyproject.toml"), *ROOT.glob("harness/templates/*/pyproject.toml.txt")]
+    assert len(others) == 6
+    for path in others:
+        assert f'requires-python = "{oldest}"' in path.read_text(encoding="utf-8"), path
+    numbers = oldest.removeprefix(">=")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"sys.version_info < ({numbers.replace('.', ', ')})" in makefile
+    assert f"Python {numbers} or newer" in makefile
+    assert f"Python {numbers} or newer" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

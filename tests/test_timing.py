@@ -4,6 +4,7 @@ import ctypes
 import math
 import re
 import resource
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from harness.devices import default_jobs
 from harness.registry import default_registry
 from harness.report import render
 from harness.schema import Curve, Record, Scalar
-from harness.timing import peak_memory, shortest
+from harness.timing import Order, peak_memory, shortest
 
 FORMS = ["python", "double_loop", "row_loop", "matrix", "fused"]
 
@@ -219,3 +220,77 @@ def test_shortest_leaves_the_first_run_out() -> None:
     calls: list[int] = []
     assert shortest(lambda: calls.append(0), budget=1.0, repeats=4, enough=0) >= 0
     assert len(calls) == 4
+
+
+HANGS = """
+    import subprocess, sys, time
+    from pathlib import Path
+    import torch
+    class M(torch.nn.Embedding):
+        def __init__(self, vocab_size: int, place: str, deed: str) -> None:
+            super().__init__(vocab_size, vocab_size)
+            if "harness.timing" in sys.orig_argv:
+                other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10**6)"])
+                Path(place).write_text(str(other.pid))
+                time.sleep(10**6 if deed == "hangs" else 0)
+"""
+
+
+def alive(process: int) -> bool:
+    """Whether a process runs."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b") ")[2][:1]
+    except OSError:
+        return False
+    return state not in (b"Z", b"X")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked up in /proc")
+@pytest.mark.parametrize("deed", ["hangs", "leaves a process"])
+def test_timing_ends_with_all_it_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin_file: Callable[..., str], deed: str
+) -> None:
+    """A model that hangs fails the probe with a sentence; and what one leaves behind holds up nobody."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "pid"
+    if deed == "hangs":
+
+        def until_it_hangs(order: Order) -> float:
+            for _ in range(6000):
+                time.sleep(0 if place.exists() else 0.01)
+            return 0.25
+
+        monkeypatch.setattr(Order, "patience", property(until_it_hangs))
+    model = plugin_file(HANGS) + f":M:place=pid,deed={deed}"
+    probe = "speed:lengths=[8],budget=60"
+    (timed,) = harness.run(model, probes=probe, seeds=1, out=tmp_path / "run", executor="local").records
+    assert not alive(int(place.read_text(encoding="utf-8")))
+    if deed == "hangs":
+        assert timed.error is not None
+        assert "the timing process gave no answer in 0.25 s" in timed.error.message
+    else:
+        assert timed.status == "ok"
+
+
+def test_timing_has_the_settings_of_every_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin_file: Callable[..., str]
+) -> None:
+    """Whatever the environment says to torch; they are those in the record's provenance."""
+    monkeypatch.setenv("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "1")
+    monkeypatch.chdir(tmp_path)
+    source = """
+    import sys
+    from pathlib import Path
+    import torch
+    class M(torch.nn.Embedding):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__(vocab_size, vocab_size)
+            if "harness.timing" in sys.orig_argv:
+                said = f"{torch.get_float32_matmul_precision()} {torch.get_num_threads()}"
+                Path("said").write_text(said, encoding="utf-8")
+    """
+    probe = "speed:lengths=[8],budget=60,threads=2"
+    (timed,) = harness.run(plugin_file(source) + ":M", probes=probe, seeds=1, out=tmp_path / "run").records
+    precision, threads = (tmp_path / "said").read_text(encoding="utf-8").split()
+    assert (precision, threads) == ("highest", "2")
+    assert timed.provenance.settings["float32_matmul_precision"] == precision

@@ -1,9 +1,6 @@
 """The commands for whoever writes a plugin: `harness new` and `harness check`."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -11,9 +8,6 @@ import click
 from harness.cli.common import say
 
 AUTHORED = ("model", "task", "probe")
-
-PATIENCE = 3600.0
-"""Seconds that the checks of one plugin may take."""
 
 
 @click.command()
@@ -43,48 +37,33 @@ def new(kind: str, name: str, into: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--kind", type=click.Choice(AUTHORED), help="Only this kind, where a name is used by several.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what passed, too.")
+@click.option(
+    "--timeout", type=float, metavar="SECONDS", default=3600, show_default=True, help="What one check may take."
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_context
-def check(context: click.Context, names: tuple[str, ...], kind: str | None, verbose: bool, form: str) -> None:
+def check(
+    context: click.Context, names: tuple[str, ...], kind: str | None, verbose: bool, timeout: float, form: str
+) -> None:
     """Check models, tasks and probes: is a model causal, is a task's data its own, does a probe leave no trace?
 
     NAME is what `harness run` takes: `lstm`, `gpt:layers=4`, `./gru.py:GRU`. Without a name, everything that is
     installed is checked, except what needs arguments. The exit code is 1 if a check failed, or if nothing was checked
-    of what is named.
+    of what is named. A plugin that hangs or ends the process fails by itself, and the others are checked.
 
     \b
     harness check acme-gru
     harness check ./gru.py:GRU --verbose
     """
-    from harness.registry import default_registry
-    from harness.testing.installed import check_installed
+    from harness.testing.apart import check_apart
 
     reports = []
-    with _ended_after(PATIENCE) as goes_on:
-        for report in check_installed(default_registry(), names, kind):
-            goes_on()
-            reports.append(report)
-            if form == "text":
-                say(report.text(verbose=verbose))
+    for report in check_apart(names, kind, timeout):
+        reports.append(report)
+        if form == "text":
+            say(report.text(verbose=verbose))
     if form == "json":
         click.echo(json.dumps([report.as_dict() for report in reports], indent=1))
     failed = any(report.failed for report in reports)
     checked = [not report.unchecked for report in reports]
     context.exit(0 if not failed and (all(checked) if names else any(checked)) else 1)
-
-
-@contextmanager
-def _ended_after(patience: float) -> Iterator[Callable[[], None]]:
-    """End this process with exit code 1 if it is told of no progress for so many seconds. Where every thread of it is
-    is printed then, and so which line of the plugin hangs."""
-    import faulthandler
-
-    def goes_on() -> None:
-        faulthandler.dump_traceback_later(patience, exit=True, file=errors)
-
-    with os.fdopen(os.dup(2), "wb") as errors:
-        goes_on()
-        try:
-            yield goes_on
-        finally:
-            faulthandler.cancel_dump_traceback_later()

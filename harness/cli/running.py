@@ -52,7 +52,7 @@ from harness.vocabulary import FORMATS, STAGES
     "--executor", metavar="NAME[:ARG=VALUE,...]", help="Where trials run: harness list executors  [default: processes]."
 )
 @click.option("--timeout", type=float, metavar="SECONDS", help="What a trial may take; what is left then fails.")
-@click.option("--retries", type=int, default=0, help="New attempts for a trial whose process died  [default: 0].")
+@click.option("--retries", type=int, help="New attempts for a trial whose process died  [default: the suite's, or 0].")
 @click.option("--memory", type=float, metavar="GiB", help="Main memory for each process of a trial.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
@@ -75,7 +75,7 @@ def run(
     device: str,
     executor: str | None,
     timeout: float | None,
-    retries: int,
+    retries: int | None,
     memory: float | None,
     shard: str | None,
     dry_run: bool,
@@ -85,13 +85,10 @@ def run(
 
     What is already in the run directory is not measured again.
     """
-    from harness.devices import check_device, default_jobs
+    from harness.api import prepare
+    from harness.devices import default_jobs
     from harness.execution import execute
-    from harness.executors.choosing import checked_limits, choose
-    from harness.executors.planning import plan_for
-    from harness.registry import default_registry
-    from harness.requests import build_suite, default_out
-    from harness.sharding import Shard
+    from harness.requests import build_suite
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -107,14 +104,21 @@ def run(
         raise RequestError(
             "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
         )
-    limits = checked_limits(timeout, retries, memory)
-    part = None if shard is None else Shard.read(shard)
-    place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
-    check_device(device, place)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
-    plan = part.of(plan) if part else plan
-    out = out or default_out(asked)
+        plan, place, out = prepare(
+            asked,
+            training=ways,
+            stages=stages or STAGES,
+            out=out,
+            jobs=jobs,
+            default_jobs=default_jobs() if device == "cpu" else 1,
+            device=device,
+            executor=executor,
+            timeout=timeout,
+            retries=retries,
+            memory=memory,
+            shard=shard,
+        )
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)

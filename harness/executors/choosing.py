@@ -45,7 +45,10 @@ def choose(
         )
     set_ = [field.name for field in fields(Limits) if getattr(limits, field.name) != field.default]
     if set_ and "limits" not in definition.takes:
-        raise RequestError(f"executor {name!r} cannot limit {' or '.join(set_)}: leave it out, or use {DEFAULT}")
+        raise RequestError(
+            f"executor {name!r} cannot limit {' or '.join(set_)}: leave it out (where a suite sets it, say inf or, for "
+            f"retries, 0), or use {DEFAULT}"
+        )
     arguments = dict(validate(entry, definition.arguments, request.arguments))
     supplied: dict[str, Any] = {"jobs": jobs or default_jobs, "limits": limits}
     arguments |= {each: value for each, value in supplied.items() if each in definition.takes}
@@ -67,18 +70,28 @@ def choose(
     return executor  # type: ignore[no-any-return]
 
 
-def checked_limits(timeout: float | None = None, retries: int = 0, memory: float | None = None) -> Limits:
-    """Limits that make sense.
+def limits_of(
+    suite: Suite, timeout: float | None = None, retries: int | None = None, memory: float | None = None
+) -> Limits:
+    """The limits of a suite, and those that win over them; infinity is no limit.
 
     Raises:
-        RequestError: one of them does not.
+        RequestError: one of them makes no sense.
     """
     for name, value, unit in (("timeout", timeout, "seconds"), ("memory", memory, "GiB")):
-        if not (value is None or (isinstance(value, int | float) and 0 < value < math.inf)):
-            raise RequestError(f"{name} is a number of {unit} above 0; received {shown(value)}")
-    if not isinstance(retries, int) or retries < 0:
+        if not (value is None or (isinstance(value, int | float) and value > 0)):
+            raise RequestError(f"{name} is a number of {unit} above 0, or inf for no limit; received {shown(value)}")
+    if not (retries is None or (isinstance(retries, int) and retries >= 0)):
         raise RequestError(f"retries is a number of attempts, 0 or more; received {shown(retries)}")
-    return Limits(timeout, retries, memory)
+    return Limits(
+        _finite(suite.timeout if timeout is None else timeout),
+        suite.retries if retries is None else retries,
+        _finite(suite.memory if memory is None else memory),
+    )
+
+
+def _finite(limit: float | None) -> float | None:
+    return None if limit == math.inf else limit
 
 
 def _request(text: str) -> Request:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,14 @@ class Check:
     run: Callable[[Any], str | None]
     after: tuple[str, ...] = ()
     builds: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process it is what stands in its module by its name."""
+        return _found, (self.run.__module__, self.name)
+
+
+def _found(module: str, name: str) -> Any:
+    return getattr(import_module(module), name)
 
 
 def check(

@@ -1,7 +1,8 @@
 """Checks of what is installed, by name: the work behind `harness check`."""
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,26 +14,39 @@ from harness.plugin import resolve
 from harness.registry import Entry, Registry, describe
 from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
-from harness.testing.checks import Check
+from harness.testing.checks import check
 from harness.testing.kinds import CHECKERS, CHECKS
-from harness.testing.results import CheckResult, Report, Status
+from harness.testing.results import CheckResult, Key, Report, Status
 
-LOADS = Check(
-    "loads",
+Tell = Callable[[Key, str], None]
+"""Hears of which plugin which check begins."""
+
+
+@check(
     asks="the harness finds it and imports it",
     means="it fails every cell that needs it",
     fix="repair what the message names; `harness list` shows the same",
-    run=lambda case: None,
 )
+def loads(case: object) -> None:
+    """Whoever makes a case of it knows."""
 
 
-def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | None = None) -> Iterator[Report]:
+def check_installed(
+    registry: Registry,
+    names: Sequence[str] = (),
+    kind: str | None = None,
+    *,
+    done: Collection[Key] = (),
+    tell: Tell = lambda key, check: None,
+) -> Iterator[tuple[Key, Report]]:
     """The reports of the named plugins, one for each kind that has the name; of all, if none is named.
 
     Args:
         registry: where plugins are.
         names: requests as for `harness run`, for example `lstm`, `gpt:layers=4` or `./gru.py:GRU`.
         kind: only `model`, `task` or `probe`; for a file it is found out otherwise.
+        done: plugins to leave out; a kind "" leaves out whatever has that name.
+        tell: hears what begins; of a kind "" while it is not known yet.
 
     Raises:
         RequestError: there is no such plugin, or it has no such argument, before anything is checked.
@@ -41,30 +55,43 @@ def check_installed(registry: Registry, names: Sequence[str] = (), kind: str | N
     if not names:
         for each in kinds:
             for entry in registry.all(each):
-                yield check_one(registry, each, entry.qualified)
+                if (key := (each, entry.qualified)) not in done:
+                    yield key, check_one(registry, *key, tell)
         for broken in registry.broken:
-            if broken.kind in ("", *kinds):
-                name = broken.name or f"{broken.origin.distribution} {broken.origin.version}"
-                yield _not_checked(broken.kind or "plugin", name, "failed", str(broken))
+            name = broken.name or f"{broken.origin.distribution} {broken.origin.version}"
+            if broken.kind in ("", *kinds) and (key := (broken.kind, name)) not in done:
+                yield key, _not_checked(broken.kind or "plugin", name, "failed", str(broken))
         return
-    wanted: list[tuple[str, str]] = []
+    wanted: list[Key] = []
     for name in names:
+        if ("", name) in done:
+            continue
         request = Request.model_validate(name)
+        tell(("", name), loads.name)
         for each in kinds if kind else kinds_of(registry, request.name):
-            _refuse(find_entry(registry, each, request.name), request)
-            wanted.append((each, name))
-    for each, name in wanted:
-        yield check_one(registry, each, name)
+            if (key := (each, name)) not in done:
+                tell(key, loads.name)
+                _refuse(find_entry(registry, each, request.name), request)
+                wanted.append(key)
+    for key in wanted:
+        yield key, check_one(registry, *key, tell)
 
 
-def check_one(registry: Registry, kind: str, name: str) -> Report:
+def short_name(name: str) -> str:
+    """A plugin's name as reports show it."""
+    return name.rpartition(":")[2] if not Request.model_validate(name).arguments and not name.count("/") else name
+
+
+def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key, check: None) -> Report:
     """The report of one plugin; one that cannot be imported fails the check `loads`."""
-    request = Request.model_validate(name)
-    shown = name.rpartition(":")[2] if not request.arguments and not name.count("/") else name
+    request, shown = Request.model_validate(name), short_name(name)
+    tell((kind, name), loads.name)
     try:
         if reason := why_not_built(load_definition(find_entry(registry, kind, request.name)), request):
             return _not_checked(kind, shown, "not applicable", reason)
-        return Report(kind, shown, CHECKERS[kind](name).report().results)
+        checker = CHECKERS[kind](name)
+        checker.tell = partial(tell, (kind, name))
+        return Report(kind, shown, checker.report().results)
     except RequestError:
         raise
     except Exception as error:
@@ -72,7 +99,7 @@ def check_one(registry: Registry, kind: str, name: str) -> Report:
 
 
 def _not_checked(kind: str, name: str, status: Status, reason: str) -> Report:
-    return Report(kind, name, (CheckResult(LOADS, status, reason),))
+    return Report(kind, name, (CheckResult(loads, status, reason),))
 
 
 def _refuse(entry: Entry, request: Request) -> None:

@@ -6,6 +6,8 @@ from typing import Any, Literal
 from harness.testing.checks import Check
 
 Status = Literal["passed", "failed", "not applicable"]
+Key = tuple[str, str]
+"""Of a plugin: its kind, and the name by which it was asked for."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """How checks run: one after another on one plugin, each once, and those it stands on before it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,6 +22,8 @@ class Checker:
     checks: Sequence[Check]
     case: Case
     known: dict[str, CheckResult] = field(default_factory=dict)
+    tell: Callable[[str], None] = lambda name: None
+    """Hears the name of each check that begins."""
 
     def result(self, name: str) -> CheckResult:
         """The result of one check."""
@@ -36,6 +38,7 @@ class Checker:
     def _run(self, check: Check) -> CheckResult:
         if name := self._waits_for(check):
             return CheckResult(check, "not applicable", f"waits for {name!r} to pass")
+        self.tell(check.name)
         try:
             with random_state_restored(), one_thread():
                 note = check.run(self.case)
