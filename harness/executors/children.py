@@ -87,7 +87,8 @@ class Child:
             self._open = False
 
     def kill(self) -> None:
-        """It ends, if it lives, and its process group. This does not wait for it: `end` does."""
+        """It ends, if it lives, and its process group; what it says is not heard any more. `end` waits for its end."""
+        self._open = False
         if self.exitcode is None or sys.platform != "linux":
             end_group(self.pid)
 
