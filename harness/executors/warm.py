@@ -28,8 +28,8 @@ from harness.targets import load_definition
 OURS = "sequence-harness"
 """The distribution with the built-in plugins."""
 
-LATER = ("numpy.random", "numpy.ctypeslib", "torch.profiler._cupti_monitor")
-"""What numpy, safetensors and torch import when they are first asked for something, where there is such a module."""
+LATER = ("multiprocessing.popen_forkserver", "numpy.random", "numpy.ctypeslib", "torch.profiler._cupti_monitor")
+"""What each process would import as soon as it starts or asks numpy or torch for something, where there is such."""
 
 
 def _leave(*given: Any) -> None:
