@@ -1,5 +1,6 @@
 """What the harness itself costs: start-up, planning, resuming, reporting, writing, and what worker processes gain."""
 
+import os
 import subprocess
 import sys
 import time
@@ -154,3 +155,49 @@ def test_jobs(benchmark: Any, tmp_path: Path) -> None:
     alone.append(run(1))
     together.append(run(cores))
     title(benchmark, f"--jobs {cores}: {min(alone) / min(together):.2f}x as fast as --jobs 1")
+
+
+def _processor_seconds() -> float:
+    """Of this process, of the server that trials are forked from, and of all of those that have ended."""
+    from harness.executors.start import server
+
+    used = time.process_time()
+    if (pid := server()) is not None:
+        times = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()[11:15]
+        used += sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def test_fresh_processes(benchmark: Any, tmp_path: Path) -> None:
+    """Tiny trials one after the other, each in a new process, against the same trials in this process; the shortest of
+    four runs each, in turns."""
+    from harness.execution import execute
+    from harness.executors import Limits
+    from harness.executors.local import Local
+    from harness.executors.processes import Processes
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+    from harness.requests import build_suite
+
+    suite = build_suite(["elman:hidden=8"], ["recall:distances=[1,5]"], ["accuracy"], seeds=40, examples=8)
+    plan = make_plan(suite, default_registry(), training={"steps": 1, "batch_size": 4})
+
+    def run(executor: Any) -> tuple[float, float]:
+        started, used = time.perf_counter(), _processor_seconds()
+        results = execute(plan, tmp_path / "run", fresh=True, executor=executor)
+        assert {record.status for record in results} == {"ok"}
+        spent = time.perf_counter() - started, _processor_seconds() - used
+        return spent[0] * 1e3 / len(plan.trials), spent[1] * 1e3 / len(plan.trials)
+
+    benchmark.group = "the harness"
+    alone, fresh = Local(), Processes(1, Limits())
+    found = [(run(alone), run(fresh)) for _ in range(3)]
+    found.append((run(alone), benchmark.pedantic(run, args=[fresh], rounds=1)))
+    (wall, fresh_wall), (used, fresh_used) = (
+        [min(each[who][unit] for each in found) for who in (0, 1)] for unit in (0, 1)
+    )
+    title(
+        benchmark,
+        f"a new process for each of 40 trials: {fresh_wall - wall:.0f} ms more than {wall:.0f} ms in one process "
+        f"({fresh_used - used:.0f} more than {used:.0f} ms of processor time)",
+    )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from harness.contracts import IGNORE, SEES, Batch
-from harness.isolation import random_state_restored
+from harness.isolation import random_state_restored, seed_everything
 from harness.subject import Subject
 from harness.vocabulary import SEEDS_ALIKE
 
@@ -226,8 +226,9 @@ def _samples(subject: Subject) -> list[Tensor]:
 
 
 def _run(model: nn.Module, tokens: Tensor, seed: int = 0) -> Tensor | None:
-    """The outputs; None where it fails, or gives what cannot be compared."""
-    with random_state_restored(seed, tokens.device), torch.no_grad():
+    """The outputs; None where it fails, or gives what cannot be compared. Seeds the global random states."""
+    seed_everything("inspection", seed)
+    with torch.no_grad():
         try:
             outputs = model(tokens.clone())  # which a model may write into
         except (Exception, SystemExit):

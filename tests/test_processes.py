@@ -160,6 +160,34 @@ def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Cal
     assert "worker process died" in results.records[0].error.message
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no server whose children could be listed")
+def test_the_process_of_the_next_trial_may_die_while_it_waits(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
+    """It is started while a trial runs, and is no part of any trial yet: another one takes its place."""
+    source = """
+    import os, signal, time
+    from pathlib import Path
+    from harness import Scalar
+    def others():
+        files = Path(f"/proc/{os.getppid()}/task").glob("*/children")
+        return {int(each) for file in files for each in file.read_text().split()} - {os.getpid()}
+    def p(subject):
+        for _ in range(1000 if subject.seed == 0 else 0):
+            if found := others():
+                break
+            time.sleep(0.01)
+        else:
+            found = ()
+        for each in found:
+            os.kill(each, signal.SIGKILL)
+        yield Scalar(name="killed", unit="", value=len(found))
+    """
+    probe = plugin_file(source) + ":p"
+    found = harness.run(
+        "lstm:hidden=4", SHORT, probe, out=tmp_path, seeds=2, training=SMALL, examples=16, executor="processes"
+    )
+    assert [record.measurements[0].value for record in found] == [1.0, 0.0]  # type: ignore[union-attr]
+
+
 def test_workers_that_cannot_start_end_the_run(tmp_path: Path) -> None:
     """With an error that says so, however many trials there are, instead of waiting for them for ever."""
     process = start(tmp_path / "run", "--seeds", "400", path=as_workers_start(tmp_path, "os._exit(3)"))

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from functools import partial
 from importlib.metadata import EntryPoint
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -37,21 +38,21 @@ _changing = threading.Lock()
 
 
 class Child:
-    """A process that runs one function.
+    """A process that runs one function, once it is given what to run it with.
 
     Args:
         run: called in the process with a `Say` and whatever is given; it must be importable there. It need not return.
-        given: plain data.
+        ahead: called before that, while the process waits; importable, too.
 
     Raises:
         HarnessError: the platform gives no process.
     """
 
-    def __init__(self, run: Callable[..., None], *given: Any) -> None:
+    def __init__(self, run: Callable[..., None], ahead: Callable[[], object] = tuple) -> None:
         context = start()
-        self._inbox, outbox = context.Pipe(duplex=False)
+        self._link, theirs = context.Pipe()
         self._open, self._ended = True, False
-        life = (outbox, dict(os.environ), installed(), run, given)
+        life = (theirs, dict(os.environ), installed(), ahead, run)
         self._process: BaseProcess = context.Process(target=_begin, args=life)
         # elsewhere than on Linux, it could be interrupted until it has a session of its own
         spawned = context.get_start_method() == "spawn"
@@ -62,10 +63,15 @@ class Child:
                 self.pid = self._process.pid
                 _alive.add(self.pid)
         except (OSError, EOFError) as error:
-            self._inbox.close()
+            self._link.close()
             raise HarnessError(f"no process can be started: {error}; try --executor local") from error
         finally:
-            outbox.close()
+            theirs.close()
+
+    def give(self, *given: Any) -> None:
+        """It begins with this: plain data."""
+        with suppress(OSError):  # it is dead already, as whoever listens will find
+            self._link.send(given)
 
     @property
     def exitcode(self) -> int | None:
@@ -75,31 +81,80 @@ class Child:
     def heard(self) -> Iterator[tuple[Any, ...]]:
         """What it has said since the last time: tuples that begin with a word. Never waits for more."""
         try:
-            while self._open and self._inbox.poll():
-                yield self._inbox.recv()
+            while self._open and self._link.poll():
+                yield self._link.recv()
         except (EOFError, OSError, pickle.UnpicklingError):
             self._open = False
+
+    def kill(self) -> None:
+        """It ends, if it lives, and its process group; what it says is not heard any more. `end` waits for its end."""
+        self._open = False
+        if self.exitcode is None or sys.platform != "linux":
+            end_group(self.pid)
 
     def end(self) -> None:
         """End it, if it lives, and what it has started. Once is enough."""
         if self._ended:
             return
         self._ended = True
-        if self.exitcode is None or sys.platform != "linux":
-            end_group(self.pid)
+        self.kill()
         self._process.join(PATIENCE)
         with _changing:
             _alive.discard(self.pid)
             if (parent := server()) is not None:
                 end_descendants(parent, spare=_alive)
-        self._inbox.close()
+        self._link.close()
         with suppress(ValueError):  # if it lives, against all expectations
             self._process.close()
 
 
+class Line:
+    """Children one after the other that run one function. The next one is started while the others are at work, and one
+    that is done with may still be ending when its successor begins.
+
+    Args:
+        run: as of a `Child`.
+        ahead: as of a `Child`.
+    """
+
+    def __init__(self, run: Callable[..., None], ahead: Callable[[], object]) -> None:
+        self._start = partial(Child, run, ahead)
+        self._ready: list[Child] = []
+        self._ending: list[Child] = []
+
+    def next(self, *given: Any) -> Child:
+        """One that begins with this."""
+        child = self._ready.pop() if self._ready else self._start()
+        child.give(*given)
+        return child
+
+    def prepare(self) -> None:
+        """Have one ready, if the platform gives it."""
+        if not self._ready:
+            with suppress(HarnessError):  # whoever needs it is told
+                self._ready.append(self._start())
+
+    def leave(self, child: Child) -> None:
+        """It is done with, and ends meanwhile."""
+        child.kill()
+        self._ending.append(child)
+
+    def listen(self, children: list[Child], timeout: float) -> None:
+        """As the function of that name does; and what those that have ended had started ends as well."""
+        listen([*children, *self._ending], timeout)
+        for child in [each for each in self._ending if each.exitcode is not None]:
+            self._ending.remove(child)
+            child.end()
+
+    def close(self) -> None:
+        """End those that are ready, and those that are done with."""
+        for child in [*self._ready, *self._ending]:
+            child.end()
+
+
 def listen(children: list[Child], timeout: float) -> None:
     """Wait until one of them says something or ends, but not longer than so many seconds."""
-    wait([each._process.sentinel for each in children] + [each._inbox for each in children if each._open], timeout)
+    wait([each._process.sentinel for each in children] + [each._link for each in children if each._open], timeout)
 
 
 def how_it_ended(exitcode: int) -> str:
@@ -118,11 +173,11 @@ def die_at_once(exitcode: int) -> str:
 
 
 def _begin(
-    outbox: Connection,
+    link: Connection,
     environment: dict[str, str],
     plugins: tuple[EntryPoint, ...],
+    ahead: Callable[[], object],
     run: Callable[..., None],
-    given: tuple[Any, ...],
 ) -> None:
     """The life of a child. It ends here: what a plugin leaves to Python's own end (threads, exit handlers, processes to
     wait for) could take for ever."""
@@ -142,12 +197,14 @@ def _begin(
 
     def say(*what: Any) -> None:
         with suppress(OSError):
-            outbox.send(what)
+            link.send(what)
 
     try:
         from harness.blame import Aside
 
         sys.stdout = cast(TextIO, Aside())
+        ahead()
+        given = link.recv()
         say("begun")
         run(say, *given)
     except BaseException as error:

@@ -34,8 +34,9 @@ def plan_for(
         return make_plan(suite, default_registry(), device=device, training=training, stages=stages)
     deadly: dict[tuple[str, str], str] = {}
     while True:
-        child = Child(_plan, suite, device, training, stages, deadly)
+        child = Child(_plan)
         try:
+            child.give(suite, device, training, stages, deadly)
             plan = _listen(child, deadly)
         except BaseException as error:
             if not isinstance(error, Exception):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.errors import HarnessError, StoreError
 from harness.executors import Limits, Tell
-from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen
+from harness.executors.children import Child, Line, Say, die_at_once, how_it_ended
 from harness.executors.start import start, stop
 from harness.schema import Cell, Failure, Record
 from harness.store import RunDirectory
@@ -54,7 +54,8 @@ class Processes:
             StoreError: the run directory can no longer be written.
             HarnessError: processes cannot be started, or die before they can do anything.
         """
-        waiting = deque(_Trial(index, work, self.limits, tell) for index, work in enumerate(works))
+        line = Line(_run, _ahead)
+        waiting = deque(_Trial(index, work, self.limits, tell, line) for index, work in enumerate(works))
         running: list[_Trial] = []
         clock = _Clock()
         try:
@@ -62,13 +63,18 @@ class Processes:
                 while waiting and len(running) < self.jobs:
                     waiting[0].begin(clock())
                     running.append(waiting.popleft())
-                listen([trial.child for trial in running], TICK)
+                if waiting:
+                    line.prepare()
+                line.listen([trial.child for trial in running], TICK)
                 now = clock()
                 for trial in list(running):
                     yield from trial.advance(now)
                     if not trial.left:
                         running.remove(trial)
-                        trial.child.end()
+                        if trial.work.planned.trial.device == "cpu":
+                            line.leave(trial.child)
+                        else:  # an accelerator's memory is free when the process is gone, and not sooner
+                            trial.child.end()
                         tell(trial.index, 1.0)
         except BaseException:
             stop()  # on Ctrl-C, for example, also where one is just being started: what is on disk stays
@@ -76,6 +82,7 @@ class Processes:
         finally:
             for trial in running:
                 trial.child.end()
+            line.close()
 
 
 class _Clock:
@@ -97,11 +104,12 @@ class _Trial:
 
     child: Child
 
-    def __init__(self, index: int, work: Work, limits: Limits, tell: Tell) -> None:
+    def __init__(self, index: int, work: Work, limits: Limits, tell: Tell, line: Line) -> None:
         self.index = index
         self.work = work
         self.limits = limits
         self.tell = tell
+        self.line = line
         self.store = RunDirectory(work.out)
         self.left: dict[str, Cell] = {cell.id: cell for cell in work.planned.cells}
         """Cells without a record of this run, by id."""
@@ -118,7 +126,7 @@ class _Trial:
         planned = replace(self.work.planned, cells=list(self.left.values()))
         lost = {cell: failure for cell, failure in self.lost.items() if cell in self.left}
         self.begun, self.measuring, self.sign = False, "", now
-        self.child = Child(_run, replace(self.work, planned=planned), lost, self.limits.memory)
+        self.child = self.line.next(replace(self.work, planned=planned), lost, self.limits.memory)
 
     def advance(self, now: float) -> Iterator[Record]:
         """Hear what the process says, and do what has to be done about it."""
@@ -192,6 +200,19 @@ class _Trial:
         except OSError:
             return None
         return status.st_ino, status.st_mtime_ns
+
+
+def _ahead() -> None:
+    """In the new process, which may have to wait for its trial: what each trial needs, so that it is found and its
+    pages of memory are the process's own."""
+    import torch
+
+    from harness.isolation import one_trial
+    from harness.registry import default_registry
+
+    default_registry()
+    with one_trial(torch.device("cpu"), 1):
+        pass
 
 
 def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -> None:

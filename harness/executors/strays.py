@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of Linux's prctl."""
@@ -59,7 +58,7 @@ def _descendants(process: int, spare: Collection[int]) -> list[int]:
         if name.isdigit():
             with suppress(OSError, ValueError):
                 # 12 (a name, perhaps with brackets) S 1 ...
-                state, parent, *_ = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split(maxsplit=2)
+                state, parent, *_ = _read(f"/proc/{name}/stat").rpartition(b") ")[2].split(maxsplit=2)
                 if state not in (b"Z", b"X"):  # dead already
                     children[int(parent)].append(int(name))
     found: list[int] = []
@@ -68,3 +67,12 @@ def _descendants(process: int, spare: Collection[int]) -> list[int]:
         found += ahead
         ahead = [child for each in ahead for child in children[each]]
     return found
+
+
+def _read(path: str) -> bytes:
+    """What a short file begins with."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 1024)
+    finally:
+        os.close(file)

@@ -7,6 +7,7 @@ its memory. Nothing of anybody else is in it: other plugins are imported by each
 import atexit
 import contextlib
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -14,8 +15,8 @@ import warnings
 from importlib import metadata
 from typing import Any
 
-import numpy.random  # noqa: F401 - which numpy imports when it is first asked for
-
+import harness.executors.planning
+import harness.executors.processes
 import harness.runner  # noqa: F401 - what trials need
 from harness.errors import HarnessError
 from harness.executors.strays import end_descendants, keep_orphans
@@ -26,6 +27,9 @@ from harness.targets import load_definition
 
 OURS = "sequence-harness"
 """The distribution with the built-in plugins."""
+
+LATER = ("multiprocessing.popen_forkserver", "numpy.random", "numpy.ctypeslib", "torch.profiler._cupti_monitor")
+"""What each process would import as soon as it starts or asks numpy or torch for something, where there is such."""
 
 
 def _leave(*given: Any) -> None:
@@ -44,6 +48,9 @@ def _import_built_in() -> None:
                 _ = definition.arguments
 
 
+for _name in LATER:
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_name)
 provenance("cpu", 1, None, None)  # the processor, the versions and the digest of the core are found once
 _import_built_in()
 keep_orphans()

@@ -236,8 +236,9 @@ def _packed(works: Sequence[Work]) -> Baggage:
     plugins = [(kind, use) for kind, use in uses(works) if may_have_files(use)]
     if not plugins:
         return Baggage()
-    child = Child(_pack, plugins)
+    child = Child(_pack)
     try:
+        child.give(plugins)
         while True:
             listen([child], 1.0)
             code = child.exitcode
