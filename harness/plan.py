@@ -32,7 +32,9 @@ class Planned:
     trial: Trial
     cells: list[Cell] = field(default_factory=list)
     broken: Failure | None = None
-    """Set when one of the plugins does not load: every cell of the trial fails with it."""
+    """Set when model or task does not load: every cell of the trial fails with it."""
+    unmeasurable: dict[str, Failure] = field(default_factory=dict)
+    """Cells whose probe does not load, by id. Nobody tries again, beside other probes."""
     same: bool = False
     """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
 
@@ -119,10 +121,13 @@ def make_plan(
             for seed in range(1 if same else suite.seeds):
                 trial = _trial(model, task, settings, seed, device)
                 entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
-                cells = (_cell(trial, probe, stage, suite.examples) for probe, stage in looked)
-                new = {cell.id: cell for cell in cells if cell.id not in known}
-                known.update(new)
-                entry.cells.extend(new.values())
+                for probe, stage in looked:
+                    cell = _cell(trial, probe, stage, suite.examples)
+                    if cell.id not in known:
+                        known.add(cell.id)
+                        entry.cells.append(cell)
+                        if probe.failure:
+                            entry.unmeasurable[cell.id] = probe.failure
     if not known:
         asked = f"; asked for: {', '.join(stages) or 'none'}"
         raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
