@@ -86,7 +86,7 @@ def run(
     only = STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages)
     place = choose(default_registry(), executor, asked, jobs, limits)
     check_device(device, place)
-    plan = plan_for(place, asked, device=device, training=training, stages=only)
+    plan = plan_for(place, asked, device=device, training=training, stages=only, timeout=timeout)
     plan = part.of(plan) if part else plan
     return execute(plan, Path(out) if out is not None else default_out(asked), fresh=fresh, executor=place)
 

@@ -1,6 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -77,7 +78,7 @@ def make_plan(
     training: Ways | None = None,
     stages: Sequence[str] = STAGES,
     deadly: Mapping[tuple[str, str], str] = MappingProxyType({}),
-    tell: Callable[[str, str], None] = lambda kind, name: None,
+    tell: Callable[..., None] = lambda *asked: None,
 ) -> Plan:
     """Cross a suite into trials and cells.
 
@@ -89,7 +90,7 @@ def make_plan(
             is crossed with everything else.
         stages: only these; claims may speak of the others.
         deadly: kind and name of plugins that must not be imported, and why: they are broken.
-        tell: hears kind and name of each plugin that is about to be imported.
+        tell: hears kind and name of each plugin that is about to be imported or asked, and nothing once it was.
 
     Raises:
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
@@ -167,7 +168,8 @@ def _ways(
         _check_tokenizer(model, task)
         settings = _training(model, task, suite.training, own, asked)
         settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
-        _check_epochs(task, settings)
+        with resolver.asking("task", task.use.name):
+            _check_epochs(task, settings)
         yield model, task, settings
 
 
@@ -187,7 +189,7 @@ class _Resolver:
         registry: Registry,
         suite: Suite,
         deadly: Mapping[tuple[str, str], str],
-        tell: Callable[[str, str], None],
+        tell: Callable[..., None],
     ) -> None:
         self.registry = registry
         self.deadly = deadly
@@ -227,15 +229,24 @@ class _Resolver:
         self.known[place] = resolved
         return resolved
 
+    @contextmanager
+    def asking(self, kind: str, name: str) -> Iterator[None]:
+        """While a plugin's code runs."""
+        self.tell(kind, name)
+        try:
+            yield
+        finally:
+            self.tell()
+
     def _resolve(self, kind: str, request: Request) -> AnyPlugin:
         entry = find_entry(self.registry, kind, request.name)
         try:
             if reason := self.deadly.get((kind, request.name)):
                 raise PluginError(reason)
-            self.tell(kind, request.name)
-            plugin = resolve(load_definition(entry), request)
-            _ = plugin.pretrained  # asked here, so that a plugin's error is its own
-            return plugin
+            with self.asking(kind, request.name):
+                plugin = resolve(load_definition(entry), request)
+                _ = plugin.pretrained  # asked here, so that a plugin's error is its own
+                return plugin
         except RequestError:
             raise
         except Exception as cause:

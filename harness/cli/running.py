@@ -112,7 +112,7 @@ def run(
     place = choose(default_registry(), executor, asked, jobs, limits, default_jobs() if device == "cpu" else 1)
     check_device(device, place)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES)
+        plan = plan_for(place, asked, device=device, training=ways, stages=stages or STAGES, timeout=limits.timeout)
     plan = part.of(plan) if part else plan
     out = out or default_out(asked)
     if dry_run:

@@ -87,6 +87,8 @@ class Fault:
     """Definitions that it needs."""
     options: tuple[str, ...] = ()
     """Of the command, since without a limit nobody could say what is wrong."""
+    whole: bool = False
+    """Whether it takes the time of all cells of its trial, which fail with it."""
     asked: str = ""
     """The plugin that a run is asked to use, if it is not that of the place."""
 
@@ -230,7 +232,7 @@ KINDS: dict[str, Fault] = {
     "hangs at import": Fault("top", "if once(): forever(pause=1.0)", options=LIMIT),
     "hangs at a probe's import": Fault("top", "if once(): forever(pause=1.0)", options=LIMIT, asked="p"),
     "hangs in forward": Fault("forward", "if once(): forever()", options=LIMIT),
-    "hangs in a probe": Fault("probe", "if once(): forever()", options=LIMIT),
+    "hangs in a probe": Fault("probe", "if once(): forever()", options=LIMIT, whole=True),
     "ignores signals and hangs": Fault(
         "construct",
         "for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
