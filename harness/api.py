@@ -132,7 +132,7 @@ def prepare(
     part = None if shard is None else Shard.read(shard)
     place = choose(default_registry(), executor, suite, jobs, limits, default_jobs)
     check_device(device, place)
-    plan = plan_for(place, suite, device=device, training=training, stages=stages)
+    plan = plan_for(place, suite, device=device, training=training, stages=stages, timeout=limits.timeout)
     return Prepared(part.of(plan) if part else plan, place, default_out(suite) if out is None else Path(out))
 
 

@@ -11,7 +11,7 @@ from harness.contracts import Skip
 from harness.errors import HarnessError, PluginError, StoreError, said
 from harness.registry import describe, place_of_error
 from harness.schema import Failure, PluginUse
-from harness.traces import moment
+from harness.traces import moment, one_process
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def blame(use: PluginUse, doing: str) -> Iterator[None]:
     others in the process (`harness.traces`) is put back, and is an error, too."""
     traces = moment()
     try:
-        with redirect_stdout(cast(TextIO, Aside())):
+        with one_process(), redirect_stdout(cast(TextIO, Aside())):
             yield
     except BaseException as error:
         left = traces.removed()

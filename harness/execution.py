@@ -1,6 +1,6 @@
 """A plan becomes records: what is on disk already, what is left, and where that runs."""
 
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -63,19 +63,24 @@ def execute(
         for record in found:
             records[record.id] = record
             default_registry().notify("harness_record_written", record=record)
+    execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
     return Results(called(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
 
 
-def _check_complete(plan: Plan, store: RunDirectory, found: Container[str]) -> None:
-    """Refuse to call a run finished of which records are missing."""
+def _check_complete(plan: Plan, store: RunDirectory, found: Mapping[str, Record]) -> None:
+    """Refuse to call a run finished of which records are missing; those that somebody deleted meanwhile are written
+    again."""
     kept = store.ids()
-    lost = [cell.id for cell in plan.cells if cell.id not in found or cell.id not in kept]
+    for cell in plan.cells:
+        if cell.id in found and cell.id not in kept:
+            store.write_record(found[cell.id])
+    lost = [cell.id for cell in plan.cells if cell.id not in found]
     if lost:
         raise StoreError(
             f"{len(lost)} of {len(plan.cells)} cells have no record in {str(store.records)!r}, the first one "
-            f"{lost[0]}: their trials ended without one, or somebody deleted it; the same command measures them"
+            f"{lost[0]}: their trials ended without one; the same command measures them"
         )
 
 

@@ -1,6 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -32,7 +33,9 @@ class Planned:
     trial: Trial
     cells: list[Cell] = field(default_factory=list)
     broken: Failure | None = None
-    """Set when one of the plugins does not load: every cell of the trial fails with it."""
+    """Set when model or task does not load: every cell of the trial fails with it."""
+    unmeasurable: dict[str, Failure] = field(default_factory=dict)
+    """Cells whose probe does not load, by id. Nobody tries again, beside other probes."""
     same: bool = False
     """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
 
@@ -75,7 +78,7 @@ def make_plan(
     training: Ways | None = None,
     stages: Sequence[str] = STAGES,
     deadly: Mapping[tuple[str, str], str] = MappingProxyType({}),
-    tell: Callable[[str, str], None] = lambda kind, name: None,
+    tell: Callable[..., None] = lambda *asked: None,
 ) -> Plan:
     """Cross a suite into trials and cells.
 
@@ -87,7 +90,7 @@ def make_plan(
             is crossed with everything else.
         stages: only these; claims may speak of the others.
         deadly: kind and name of plugins that must not be imported, and why: they are broken.
-        tell: hears kind and name of each plugin that is about to be imported.
+        tell: hears kind and name of each plugin that is about to be imported or asked, and nothing once it was.
 
     Raises:
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
@@ -119,10 +122,13 @@ def make_plan(
             for seed in range(1 if same else suite.seeds):
                 trial = _trial(model, task, settings, seed, device)
                 entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
-                cells = (_cell(trial, probe, stage, suite.examples) for probe, stage in looked)
-                new = {cell.id: cell for cell in cells if cell.id not in known}
-                known.update(new)
-                entry.cells.extend(new.values())
+                for probe, stage in looked:
+                    cell = _cell(trial, probe, stage, suite.examples)
+                    if cell.id not in known:
+                        known.add(cell.id)
+                        entry.cells.append(cell)
+                        if probe.failure:
+                            entry.unmeasurable[cell.id] = probe.failure
     if not known:
         asked = f"; asked for: {', '.join(stages) or 'none'}"
         raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
@@ -162,7 +168,8 @@ def _ways(
         _check_tokenizer(model, task)
         settings = _training(model, task, suite.training, own, asked)
         settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
-        _check_epochs(task, settings)
+        with resolver.asking("task", task.use.name):
+            _check_epochs(task, settings)
         yield model, task, settings
 
 
@@ -182,7 +189,7 @@ class _Resolver:
         registry: Registry,
         suite: Suite,
         deadly: Mapping[tuple[str, str], str],
-        tell: Callable[[str, str], None],
+        tell: Callable[..., None],
     ) -> None:
         self.registry = registry
         self.deadly = deadly
@@ -222,15 +229,24 @@ class _Resolver:
         self.known[place] = resolved
         return resolved
 
+    @contextmanager
+    def asking(self, kind: str, name: str) -> Iterator[None]:
+        """While a plugin's code runs."""
+        self.tell(kind, name)
+        try:
+            yield
+        finally:
+            self.tell()
+
     def _resolve(self, kind: str, request: Request) -> AnyPlugin:
         entry = find_entry(self.registry, kind, request.name)
         try:
             if reason := self.deadly.get((kind, request.name)):
                 raise PluginError(reason)
-            self.tell(kind, request.name)
-            plugin = resolve(load_definition(entry), request)
-            _ = plugin.pretrained  # asked here, so that a plugin's error is its own
-            return plugin
+            with self.asking(kind, request.name):
+                plugin = resolve(load_definition(entry), request)
+                _ = plugin.pretrained  # asked here, so that a plugin's error is its own
+                return plugin
         except RequestError:
             raise
         except Exception as cause:

@@ -1,6 +1,7 @@
 """From a trial to its records: build, measure, train once, measure again, write each record as soon as it is known."""
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -82,6 +83,8 @@ class _Run:
     restless: set[str] = field(default_factory=set)
     """What model and task change themselves while they are used."""
     plugins: TrialPlugins = field(init=False)
+    cells: list[Cell] = field(init=False)
+    """Those that can be measured."""
     task: Task = field(init=False)
     model: nn.Module = field(init=False)
     recommended: Training = field(init=False)
@@ -91,23 +94,29 @@ class _Run:
         if planned.broken:
             yield from self._fail(planned.cells, planned.broken)
             return
+        self.cells = [cell for cell in planned.cells if cell.id not in planned.unmeasurable]
+        for cell in planned.cells:
+            if cell.id in planned.unmeasurable:
+                yield from self._fail([cell], planned.unmeasurable[cell.id])
+        if not self.cells:
+            return
         try:
             registry = default_registry()
             registry.notify("harness_trial_started", trial=planned.trial)
             self.plugins = TrialPlugins(registry, planned.trial)
             self._build()
             self._inspect()
-            cells = [cell for cell in planned.cells if cell.stage == "trained"]
+            cells = [cell for cell in self.cells if cell.stage == "trained"]
             # where all cells will be skipped, or their probes are broken, no training is needed to say so
             needed = not planned.trial.pretrained and not all(self._pointless(cell) for cell in cells)
         except Skip as skip:
-            for cell in planned.cells:
+            for cell in self.cells:
                 yield self._write(cell, "skipped", reason=said(skip))
             return
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            yield from self._fail(planned.cells, failure(error))
+            yield from self._fail(self.cells, failure(error))
             return
         yield from self._stage("initial")
         try:
@@ -208,7 +217,8 @@ class _Run:
                 try:
                     safetensors.torch.save_model(self.model, str(temporary))
                 except safetensors.SafetensorError as error:
-                    raise OSError(str(error)) from error
+                    code = re.search(r"\(os error (\d+)\)", str(error))
+                    raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
         self.trained = outcome.trained
@@ -222,7 +232,7 @@ class _Run:
             return train(self.model, self.task, trial.training, trial.seed, device, self.progress, keeper)
 
     def _stage(self, stage: Stage) -> Iterator[Record]:
-        cells = [cell for cell in self.work.planned.cells if cell.stage == stage]
+        cells = [cell for cell in self.cells if cell.stage == stage]
         scores: dict[Condition, dict[str, Tensor]] = {}
         before: Fingerprint | None = None
         for cell in cells:

@@ -143,6 +143,10 @@ def _of_python() -> Iterator[Setting]:
     yield Setting("the current folder", _folder, os.chdir, fix=FOLDER)
     yield Setting("sys.path", lambda: [*sys.path], lambda value: sys.path.__setitem__(slice(None), value))
     yield Setting("environment variables", lambda: {**_variables()}, _put_variables)
+    yield Setting("which standard files are open", _open_files, _put_open_files)
+    yield Setting("the rights of new files", _umask, os.umask)
+    if hasattr(signal, "setitimer"):  # Windows has none
+        yield Setting("an alarm", _alarm, _put_alarm)
     yield Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit)
     yield Setting("warnings that are errors", _strict_warnings, _put_strict_warnings)
     numpy: Any = importlib.import_module("numpy")
@@ -311,6 +315,47 @@ def _put_variables(before: dict[Any, Any]) -> None:
     for key, value in before.items():
         if _variables().get(key) != value:
             os.environ[os.environ.decodekey(key)] = os.environ.decodevalue(value)
+
+
+def _open_files() -> tuple[bool, ...]:
+    """Standard input, output and error, and Python's own file for the last."""
+    return (*map(_is_open, range(3)), not getattr(sys.stderr, "closed", True))
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+
+
+def _put_open_files(before: tuple[bool, ...]) -> None:
+    """What was closed is open again, and leads nowhere: the next file that is opened must not take its place, and with
+    it whatever is printed."""
+    *numbers, python = before
+    for number in (number for number, was_open in enumerate(numbers) if was_open and not _is_open(number)):
+        file = os.open(os.devnull, os.O_RDWR)
+        if file != number:
+            os.dup2(file, number)
+            os.close(file)
+    if python and getattr(sys.stderr, "closed", True):
+        sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0o077))
+    return mask
+
+
+def _alarm() -> bool:
+    return signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+
+def _put_alarm(before: bool) -> None:
+    """One that was set meanwhile would end the process while another plugin is at work."""
+    if not before:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _strict_warnings() -> list[Any]:

@@ -72,13 +72,17 @@ class RunDirectory:
                 folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.records):
                 pass
-            for folder in self.folders:
-                remove_abandoned(folder)
+            self.remove_unfinished()
         except OSError as error:
             raise RequestError(
                 f"cannot write to the run directory {str(self.path)!r}: {error.strerror}; choose another (--out, or "
                 "out= in Python)"
             ) from error
+
+    def remove_unfinished(self) -> None:
+        """Remove what processes that died were writing."""
+        for folder in self.folders:
+            remove_abandoned(folder)
 
     def write_suite(self, suite: Suite) -> Path | None:
         """Keep what was asked for, so that reports can judge its claims.

@@ -177,7 +177,8 @@ def load_definition(entry: Entry) -> Definition:
     if needs_torch:
         import_torch()  # which the plugin imports
     try:
-        module = imported(place, lambda: _module_of(entry)) if needs_torch else _module_of(entry)
+        alone = entry.spec.kind != "probe"  # others look at the same model
+        module = imported(place, lambda: _module_of(entry), alone) if needs_torch else _module_of(entry)
         code = getattr(module, attribute, None)
     except KeyboardInterrupt:
         raise

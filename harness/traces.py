@@ -2,7 +2,9 @@
 the place of torch's. Never imports torch itself, so that what only plans can use it."""
 
 import importlib
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -102,6 +104,18 @@ def listed(found: list[str]) -> str:
     return ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
 
 
+@contextmanager
+def one_process() -> Iterator[None]:
+    """Around a plugin's code, which may fork. The copy of the process is the plugin's own affair until it comes back
+    from there: it would measure and write everything a second time, and ends instead."""
+    process, leave = os.getpid(), os._exit
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            leave(0)
+
+
 _kept: list[Traces] = []
 
 
@@ -120,26 +134,41 @@ def moment() -> Traces:
     return _kept[-1] if _kept else Traces()
 
 
-_imported: dict[str, tuple[ModuleType, str]] = {}
-"""By the place of a module: what was imported from there, and what that left changed."""
+def threads() -> set[threading.Thread]:
+    """Those that live, but for that of progress bars: it draws no random numbers."""
+    return {each for each in threading.enumerate() if type(each).__module__.partition(".")[0] != "tqdm"}
 
 
-def imported(place: str, load: Callable[[], ModuleType]) -> ModuleType:
+_imported: dict[str, tuple[ModuleType, str, str]] = {}
+"""By the place of a module: what was imported from there, what that left changed, and which threads."""
+
+
+def imported(place: str, load: Callable[[], ModuleType], alone: bool = True) -> ModuleType:
     """The module of a place, which `load` imports unless it is there.
 
+    Args:
+        place: where it is.
+        load: imports it.
+        alone: whether all that runs beside it is its own affair, threads that it has started included.
+
     Raises:
-        RuntimeError: its import left something changed, which was put back; also when it is asked for again.
+        RuntimeError: its import left something changed, which was put back, or a thread; also when it is asked for
+            again.
     """
-    module, left = _imported.get(place, (None, ""))
+    module, left, running = _imported.get(place, (None, "", ""))
     if module is None or sys.modules.get(module.__name__) is not module:
-        traces = moment()
+        traces, before = moment(), threads()
         try:
-            module = load()
+            with one_process():
+                module = load()
         finally:
             left = traces.removed()
-        _imported[place] = module, left
+        running = listed([each.name for each in threads() - before])
+        _imported[place] = module, left, running
     if left:
         raise RuntimeError(left)
+    if running and not alone:
+        raise RuntimeError(f"it left a thread running ({running}), beside what others do; start it where it is needed")
     return module
 
 

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from conftest import SHORT
 
 import harness
 from harness.errors import PluginError, RequestError
-from harness.executors import processes
+from harness.executors import planning, processes
 from harness.schema import Record
 
 QUICK: dict[str, Any] = {"seeds": 1, "training": {"steps": 2, "batch_size": 4}, "examples": 8, "executor": "processes"}
@@ -250,6 +251,33 @@ def test_a_plugin_that_ends_the_process_that_plans_is_broken(plugin_file: Callab
     with pytest.raises(PluginError, match=r"nothing can run: .*deadly.py:M"):
         harness.run(deadly, SHORT, out=tmp_path / "other", **QUICK)
     assert not (tmp_path / "other").exists()
+
+
+def test_a_plugin_that_hangs_while_it_is_imported_is_broken(
+    plugin_file: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After what a trial may take, or a little more, since a first import is slow; the others are measured."""
+    source = """
+    import time
+    from pathlib import Path
+    Path(__file__).with_suffix(".hangs").touch()
+    time.sleep(10**6)
+    """
+    file = plugin_file(source, "hanging.py")
+    hanging = f"{file}:M"
+    plain, looks = time.monotonic, 0
+
+    def much_later() -> float:
+        nonlocal looks
+        looks += looks < 3 and Path(file).with_suffix(".hangs").exists()
+        return plain() + 50 * looks
+
+    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=much_later))
+    options = {**QUICK, "timeout": 40}
+    guilty, innocent = harness.run([hanging, "lstm:hidden=4"], SHORT, out=tmp_path / "run", **options)
+    assert (guilty.status, innocent.status) == ("failed", "ok")
+    assert guilty.error is not None
+    assert "hanging.py:M' failed while being imported: no answer in 40 s" in guilty.error.message
 
 
 def test_wrong_requests_come_back_from_the_process_that_plans(tmp_path: Path) -> None:

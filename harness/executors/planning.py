@@ -14,17 +14,34 @@ from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES
 
 PATIENCE = 600.0
-"""Seconds that the import of one plugin, or all the rest of planning, may take."""
+"""Seconds that the import of one plugin may take, if trials have no timeout, and those that all the rest may take."""
+
+COLD = 30.0
+"""Seconds that an import may take in any case: the first one reads much from a disk, and the next ones do not."""
 
 KINDS = ("model", "task", "probe")
 
 
 def plan_for(
-    executor: Executor, suite: Suite, *, device: str, training: Ways | None = None, stages: Sequence[str] = STAGES
+    executor: Executor,
+    suite: Suite,
+    *,
+    device: str,
+    training: Ways | None = None,
+    stages: Sequence[str] = STAGES,
+    timeout: float | None = None,
 ) -> Plan:
     """What `make_plan` makes of a suite, in this process if trials run here, or else in one that ends with it.
 
     A plugin whose import ends that process, or does not end, is broken like one whose import raises: its cells fail.
+
+    Args:
+        executor: where trials run.
+        suite: what to plan.
+        device: see `make_plan`, as for `training` and `stages`.
+        training: see there.
+        stages: see there.
+        timeout: seconds that a trial may take, and with it the import of a plugin.
 
     Raises:
         RequestError: see `make_plan`.
@@ -37,7 +54,7 @@ def plan_for(
         child = Child(_plan)
         try:
             child.give(suite, device, training, stages, deadly)
-            plan = _listen(child, deadly)
+            plan = _listen(child, deadly, PATIENCE if timeout is None else max(timeout, COLD))
         except BaseException as error:
             if not isinstance(error, Exception):
                 stop()
@@ -48,7 +65,7 @@ def plan_for(
             return plan
 
 
-def _listen(child: Child, deadly: dict[tuple[str, str], str]) -> Plan | None:
+def _listen(child: Child, deadly: dict[tuple[str, str], str], patience: float) -> Plan | None:
     """The plan; None if the process did not come to one, and whose fault it is has been noted."""
     importing: tuple[str, str] | None = None
     begun = False
@@ -65,13 +82,14 @@ def _listen(child: Child, deadly: dict[tuple[str, str], str]) -> Plan | None:
                 raise getattr(errors, more[0])(more[1])
             if what == "raised":
                 raise HarnessError(f"the plan cannot be made:\n{more[0]}")
-            importing = more[0] if what == "importing" else importing
+            if what in ("asking", "asked"):
+                importing = more[0] if what == "asking" else None
         if code is not None:
             if not begun:
                 raise HarnessError(die_at_once(code))
             problem = f"the process died: {how_it_ended(code)}"
-        elif time.monotonic() - sign > PATIENCE:
-            problem = f"no answer in {PATIENCE:g} s"
+        elif time.monotonic() - sign > (allowed := patience if importing else PATIENCE):
+            problem = f"no answer in {allowed:g} s"
         else:
             continue
         if importing is None or importing in deadly:
@@ -99,7 +117,7 @@ def _plan(
             training=training,
             stages=stages,
             deadly=deadly,
-            tell=lambda kind, name: say("importing", (kind, name)),
+            tell=lambda *asked: say("asking", asked) if asked else say("asked"),
         )
     except HarnessError as error:
         say("refused", type(error).__name__, str(error))

@@ -5,11 +5,14 @@ exit of the plugin's own) costs the cell that it was measuring, and the next pro
 while the model is built or trained, there is nothing to measure, and all its cells fail.
 """
 
+import errno
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness.errors import HarnessError, StoreError
 from harness.executors import Limits, Tell
@@ -29,6 +32,9 @@ TICK = 0.25
 
 STARTS = 3
 """Processes in a row that end before they can do anything, before the run is given up."""
+
+OWN = (errno.EMFILE, errno.EFBIG, errno.EBADF, errno.ENOMEM)
+"""Errors of writing that are a process's own, since a plugin has used up what it may have, and not those of a disk."""
 
 SHARE_EVERY = 0.1
 """Seconds between two messages about how far a training is."""
@@ -143,7 +149,11 @@ class _Trial:
                 self.measuring = more[0]
             elif what == "written":
                 self.measuring = ""
-                yield from self._written(more)
+                yield from self._told(more[0])
+            elif what == "again":
+                self.child.end()
+                self.begin(now)
+                return
             elif what == "full":
                 raise StoreError(more[0])
             elif what == "raised":
@@ -177,19 +187,29 @@ class _Trial:
         """End the process; the cell that it was measuring fails, or all that are left if it was measuring none. Another
         process writes that, and measures the rest."""
         self.child.end()
-        yield from self._written([cell for cell in self.left if self._file(cell) not in (None, self.before[cell])])
+        yield from self._found()
         if not self.left:
             return
-        if self.retries:
+        if self.measuring and self.measuring not in self.left:
+            pass  # it got on, and could not say so
+        elif self.retries:
             self.retries -= 1
         else:
             lost = [self.measuring] if self.measuring in self.left else list(self.left)
             self.lost |= dict.fromkeys(lost, Failure(type=kind, message=message, traceback=""))
         self.begin(now)
 
-    def _written(self, cells: Sequence[str]) -> Iterator[Record]:
-        for cell in cells:
-            if cell in self.left and (record := self.store.read_record(cell)):
+    def _told(self, content: bytes) -> Iterator[Record]:
+        """What it says that it has written."""
+        with suppress(ValueError):
+            record = Record.model_validate_json(content)
+            if self.left.pop(record.id, None):
+                yield record
+
+    def _found(self) -> Iterator[Record]:
+        """What the process has written without a word."""
+        for cell in list(self.left):
+            if self._file(cell) not in (None, self.before[cell]) and (record := self.store.read_record(cell)):
                 del self.left[cell]
                 yield record
 
@@ -218,10 +238,17 @@ def _ahead() -> None:
 def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -> None:
     """In the new process: write what is lost, and run the rest."""
     from harness.runner import failed_records, run_trial
+    from harness.traces import threads
 
     if memory is not None:
         _limit(memory)
     last = 0.0
+    others: set[Any] | None = None
+
+    def begins(cell: Cell) -> None:
+        nonlocal others
+        others = threads()
+        say("measuring", cell.id)
 
     def share(done: float) -> None:
         nonlocal last
@@ -233,14 +260,18 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
     try:
         for cell in work.planned.cells:
             if cell.id in lost:
-                failed_records(work, [cell], lost[cell.id])
-                say("written", cell.id)
+                (record,) = failed_records(work, [cell], lost[cell.id])
+                say("written", record.as_json())
         if rest:
             work = replace(work, planned=replace(work.planned, cells=rest))
-            for record in run_trial(work, share, lambda cell: say("measuring", cell.id)):
-                say("written", record.id)
+            for record in run_trial(work, share, begins):
+                say("written", record.as_json())
+                if others is not None and threads() - others:
+                    say("again")  # a probe's threads go on, and draw random numbers: others measure elsewhere
+                    return
     except StoreError as error:
-        say("full", str(error))
+        own = getattr(error.__cause__, "errno", None) in OWN
+        say("raised" if own else "full", str(error))
 
 
 def _limit(memory: float) -> None:
