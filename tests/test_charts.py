@@ -167,7 +167,7 @@ def test_a_claim_of_equality_shows_its_tolerance() -> None:
     seen = run()
     assert seen.suite is not None
     equal = claim(metric="accuracy", model="gpt", reduce="min", within=0.05, value=0.5)
-    changed = replace(seen, suite=seen.suite.model_copy(update={"claims": [equal]}))
+    changed = View(seen.records, seen.suite.model_copy(update={"claims": [equal]}))
     rows = data(specification(draw("claims", changed, SIZE)))
     assert {row["bound"] for row in rows if "bound" in row} == {"within 0.05 of 0.500"}
 
