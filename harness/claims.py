@@ -4,12 +4,20 @@ import math
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Literal
 
 from harness.matching import means, trained_so
 from harness.schema import Record
-from harness.seeds import FEW_SEEDS, current, identity, measured_once, name_seeds, seeds_alike
+from harness.seeds import (
+    FEW_SEEDS,
+    current,
+    identity,
+    measured_once,
+    name_seeds,
+    percent,
+    quantile,
+    seeds_alike,
+)
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
 from harness.statistics import MARGIN
 from harness.suites import Claim, Selection
@@ -43,10 +51,12 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
 
     A seed supports or contradicts the claim, or decides nothing (NaN, or closer to the reference than the
     margin). `every` and `worst` hold if all seeds support the claim and fail by one that contradicts it;
-    `some` and `best` hold by one that supports it and fail if all contradict it; `median` asks the median
-    over seeds of the difference. Where that needs all seeds, fewer than 3, or a missing, failed or skipped
-    one, leave the claim undecided. If no seed can be read, and one because the claim names what is not there,
-    the claim is invalid. Seeds of a model whose weights do not depend on them count as one.
+    `some` and `best` hold by one that supports it and fail if all contradict it; a share of the seeds holds as
+    soon as so many support it, and fails as soon as the others cannot; `median` and `quantile` ask that quantile
+    over seeds of the difference. Where that needs all seeds, fewer than 3 (or than the quantile has a seed beyond
+    it), or a missing, failed or skipped one, leave the claim undecided. If no seed can be read, and one because the
+    claim names what is not there, the claim is invalid. Seeds of a model whose weights do not depend on them count as
+    one.
 
     A pretrained model that was measured once (`seeds.measured_once`) needs no seeds: its one number decides, and
     decides nothing if two of its standard errors, either way, would change the verdict. It stands beside every seed of
@@ -119,27 +129,28 @@ def _decide(
         return "undecided", _gap_text(gaps) or "nothing was measured that this claim speaks of"
     if once:
         return _decide_once(claim, *numbers[0], errors[0])
-    supports = {seed: _supports(claim, *pair, errors[seed]) for seed, pair in numbers.items()}
+    supports = {seed: _supports(claim, *_gap(claim, *pair, errors[seed])) for seed, pair in numbers.items()}
     yes = [seed for seed, answer in supports.items() if answer is True]
     no = [seed for seed, answer in supports.items() if answer is False]
-    if claim.seeds in ("every", "worst") and no:
+    share = 0.5 if claim.seeds == "median" else claim.quantile
+    if claim.seeds in ("every", "worst") and share is None and no:
         return "does not hold", f"contradicted by {name_seeds(no)}"
     if claim.seeds in ("some", "best") and yes:
         return "holds", f"shown by {name_seeds(yes)}"
+    if isinstance(claim.seeds, float) and not alike and len(numbers) >= FEW_SEEDS:
+        found = _decide_share(claim.seeds, yes, no, len(numbers) + len(gaps))
+        if found is not None:
+            return found
     if gaps:
         return "undecided", _gap_text(gaps)
     if alike:
         return "undecided", f"the {SEEDS_ALIKE}, so that {len(numbers)} seeds count as one"
-    if len(numbers) < FEW_SEEDS:
+    needed = FEW_SEEDS if share is None else max(FEW_SEEDS, _whole(1 / min(share, 1 - share)))
+    if len(numbers) < needed:
         ran = "only 1 seed was" if len(numbers) == 1 else f"only {len(numbers)} seeds were"
-        return "undecided", f"{ran} measured; run {FEW_SEEDS} or more"
-    if claim.seeds == "median":
-        values = [difference(*pair) for pair in numbers.values()]
-        error = max(errors.values())
-        answer = None if any(map(math.isnan, values)) else _supports(claim, median(values), 0.0, error)
-        if answer is None:
-            return "undecided", _unclear(claim, numbers, errors, "the median is")
-        return ("holds" if answer else "does not hold"), f"the median of {len(numbers)} seeds"
+        return "undecided", f"{ran} measured; run {needed} or more"
+    if share is not None:
+        return _decide_quantile(claim, share, numbers, errors)
     if len(yes) == len(numbers):
         return "holds", f"supported by all {len(numbers)} seeds"
     if len(no) == len(numbers):
@@ -148,9 +159,35 @@ def _decide(
     return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, errors, f"{name_seeds(open_)}:")
 
 
+def _decide_share(share: float, yes: list[int], no: list[int], n: int) -> tuple[Ruling, str] | None:
+    """The verdict on a share of `n` seeds, as soon as those that have none yet cannot change it."""
+    needed = _whole(share * n)
+    text = f"supported by {len(yes)} of {n} seeds, where {needed} are needed"
+    if len(yes) >= needed:
+        return "holds", text
+    return ("does not hold", f"{text}; contradicted by {name_seeds(no)}") if n - len(no) < needed else None
+
+
+def _decide_quantile(claim: Claim, share: float, numbers: Pairs, errors: Mapping[int, float]) -> tuple[Ruling, str]:
+    """The verdict on a quantile of the differences."""
+    called = "the median" if claim.quantile is None else f"the {percent(share)} quantile"
+    values, moves = zip(*(_gap(claim, *pair, errors[seed]) for seed, pair in numbers.items()), strict=True)
+    answer = None
+    if not any(map(math.isnan, values)):
+        answer = _supports(claim, quantile(sorted(values), share), max(moves))
+    if answer is None:
+        return "undecided", _unclear(claim, numbers, errors, f"{called} is")
+    return ("holds" if answer else "does not hold"), f"{called} of {len(numbers)} seeds"
+
+
+def _whole(number: float) -> int:
+    """Rounded up, but for a float's last digits: 0.7 of 10 seeds are 7, and not 7.000000000000001."""
+    return math.ceil(round(number, 6))
+
+
 def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Ruling, str]:
     """The verdict on the one number that there is."""
-    answer = _supports(claim, value, reference, error)
+    answer = _supports(claim, *_gap(claim, value, reference, error))
     if answer is not None:
         return ("holds" if answer else "does not hold"), "measured once, and clear by more than two standard errors"
     if math.isnan(difference(value, reference)):
@@ -162,18 +199,29 @@ def _decide_once(claim: Claim, value: float, reference: float, error: float) -> 
     return "undecided", "within two standard errors"
 
 
-def _supports(claim: Claim, value: float, reference: float, error: float) -> bool | None:
-    """Whether a number supports the claim; None where it, or that number moved by two standard errors, decides nothing
-    or something else."""
+def _gap(claim: Claim, value: float, reference: float, error: float) -> tuple[float, float]:
+    """What a number is above another one, with its standard error: in its unit, or as a share of the other."""
     gap = difference(value, reference)
+    if not claim.share_of_value or not math.isfinite(gap) or math.isinf(reference):
+        return gap, error
+    if reference == 0:
+        return math.copysign(math.inf, gap) if gap else 0.0, math.inf if error else 0.0
+    return gap / abs(reference), error / abs(reference)
+
+
+def _supports(claim: Claim, gap: float, error: float) -> bool | None:
+    """Whether a difference supports the claim; None where it, or that difference moved by two standard errors, decides
+    nothing or something else."""
     if math.isnan(gap) or math.isnan(error):
         return None
+    if claim.within is not None:  # how much nearer it is than it must be; a float's last digits do not count
+        gap = 0.0 if math.isclose(abs(gap), claim.tolerance) else claim.tolerance - abs(gap)
     answers = {_clearly(claim, gap + moved) for moved in (-MARGIN * error, 0.0, MARGIN * error)}
     return answers.pop() if len(answers) == 1 else None
 
 
 def _clearly(claim: Claim, gap: float) -> bool | None:
-    return None if abs(gap) < claim.margin else bool(_COMPARE[claim.comparison](gap, 0.0))
+    return None if abs(gap) < claim.margin else bool(_COMPARE[claim.comparison or ">="](gap, 0.0))
 
 
 def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject: str) -> str:
@@ -190,7 +238,7 @@ def _unclear(claim: Claim, numbers: Pairs, errors: Mapping[int, float], subject:
 def _within_margin(claim: Claim) -> str:
     """What is said of a difference smaller than the margin, and what would decide."""
     text = f"within the margin of {claim.margin:g}; a difference of that size, either way, would decide"
-    equal = "=" in claim.comparison
+    equal = "=" in (claim.comparison or "")
     return f"{text} (without a margin, {claim.comparison} holds for equal numbers)" if equal else text
 
 

@@ -39,10 +39,14 @@ class Course:
 
     losses: Tensor
     """Of each step since the last look; on the device, since to read every step would make an accelerator wait."""
+    norms: Tensor
+    """Of the gradients of these steps, before clipping; on the device, too."""
     step: int = 0
     """Steps taken."""
     curve: list[dict[str, float]] = field(default_factory=list)
     """The learning curve."""
+    gradient_norms: list[float] = field(default_factory=list)
+    """Of every step until the last look."""
     best: float = math.inf
     """The lowest validation loss."""
     since_best: int = 0

@@ -323,7 +323,7 @@ def deciding_files() -> list[Path]:
     names = (
         *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "needs", "partial"),
         *("probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
-        "training_settings",
+        *("training_settings", "truncation"),
     )
     return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
 

@@ -88,8 +88,13 @@ class Training(Strict):
     """Decoupled for adamw, L2 for adam."""
     warmup: Count = Field(default=0, ge=0)
     """Steps over which the learning rate rises linearly from 0."""
+    schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """What follows: the learning rate stays, or falls to 0 by the end of the budget, by half a cosine or linearly."""
     clip: Finite | None = Field(default=1.0, gt=0)
     """Largest norm of the whole gradient; None for no clipping."""
+    truncate: Count | None = Field(default=None, ge=1)
+    """Back-propagation through time through at most so many steps: recurrent states are computed as ever, in chunks of
+    that length, and no gradient leaves a chunk (Williams and Peng, 1990); None for all steps."""
     steps: Count | None = Field(default=1000, ge=0)
     """Optimiser steps; give this or `epochs`."""
     epochs: Finite | None = Field(default=None, gt=0)
@@ -122,6 +127,13 @@ class Trained(Strict):
     """Validation loss at the end."""
     seconds: float
     """Wall time of training."""
+    gradient_norm_median: float | None = None
+    """Median over the steps of the norm of the whole gradient, before clipping. None where no step was taken, as in
+    records of before it was noted; so are the two below."""
+    gradient_norm_max: float | None = None
+    """The largest of these norms."""
+    clipped: float | None = None
+    """Share of the steps whose gradient was clipped, 0 to 1; also None where nothing clips."""
 
 
 class Trial(Strict):

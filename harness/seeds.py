@@ -12,6 +12,8 @@ from harness.vocabulary import SEEDS_ALIKE
 
 FEW_SEEDS = 3
 """With fewer seeds than this, nothing is concluded about an architecture."""
+MANY_SEEDS = 10
+"""Of more seeds the 10 % and 90 % quantiles are told, and not the outermost, which move apart with every seed."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,15 @@ class Summary:
     median: float
     minimum: float
     maximum: float
+    low: float
+    """The 10 % quantile of more than `MANY_SEEDS` values, otherwise the smallest."""
+    high: float
+    """The 90 % quantile of more than `MANY_SEEDS` values, otherwise the largest."""
+
+    @property
+    def many(self) -> bool:
+        """Whether `low` and `high` are quantiles."""
+        return self.n > MANY_SEEDS
 
     def worst(self, higher_is_better: bool = True) -> float:
         """The worst seed: the smallest value, or the largest unless `higher_is_better`."""
@@ -36,19 +47,30 @@ class Summary:
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Median, smallest and largest of `values`, one per seed; all NaN where there is no number."""
+    """Median and range of `values`, one per seed; all NaN where there is no number."""
     given = [float(value) for value in values]
     numbers = sorted(value for value in given if not math.isnan(value))
     if not numbers:
-        return Summary(0, len(given), math.nan, math.nan, math.nan)
-    return Summary(len(numbers), len(given) - len(numbers), _middle(numbers), numbers[0], numbers[-1])
+        return Summary(0, len(given), *[math.nan] * 5)
+    outer = (0.1, 0.9) if len(numbers) > MANY_SEEDS else (0.0, 1.0)
+    told = (quantile(numbers, share) for share in (0.5, 0.0, 1.0, *outer))
+    return Summary(len(numbers), len(given) - len(numbers), *told)
 
 
-def _middle(numbers: list[float]) -> float:
-    """The median of sorted numbers, also where the sum of two of them is more than a float can say."""
-    low, high = numbers[(len(numbers) - 1) // 2], numbers[len(numbers) // 2]
-    middle = (low + high) / 2
-    return low / 2 + high / 2 if math.isinf(middle) else middle
+def quantile(numbers: Sequence[float], share: float) -> float:
+    """The number below which that share of sorted numbers lies, 0 to 1; between two of them, on the line through both.
+    (Half of each is added, since the sum of two may be more than a float can say.)"""
+    place = share * (len(numbers) - 1)
+    below = math.floor(place)
+    above = place - below
+    if not above or numbers[below] == numbers[below + 1]:
+        return numbers[below]
+    return (1 - above) * numbers[below] + above * numbers[below + 1]
+
+
+def percent(share: float) -> str:
+    """`60 %`."""
+    return f"{100 * share:g} %"
 
 
 def coverage(n: int) -> float:

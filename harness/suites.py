@@ -5,7 +5,7 @@ import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from harness.errors import RequestError, did_you_mean
 from harness.schema import Count, Finite, Number, Strict, Training
@@ -15,6 +15,9 @@ Comparison = Literal[">", ">=", "<", "<="]
 
 DEEPEST = 50
 """So many brackets may stand in one another; whatever walks through a value may do so without a limit of its own."""
+
+WHOM = ("every", "median", "best", "worst", "some")
+"""Of what a claim may speak by a word."""
 
 ALIAS = r"\w[\w.+-]*"
 """What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
@@ -208,19 +211,43 @@ class Selection(Strict):
         return self
 
 
+def _whom(value: Any) -> Any:
+    share = isinstance(value, float) and 0 < value < 1
+    if value not in WHOM and not share:
+        words = ", ".join(map(repr, WHOM))
+        raise ValueError(f"should be {words}, or the share of the seeds that must satisfy the claim, like 0.6")
+    return value
+
+
+def _tolerance(value: Any) -> Any:
+    if value is None:
+        return value
+    text = value.strip().removesuffix("%") if isinstance(value, str) else "" if isinstance(value, bool) else str(value)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ValueError('should be a number like 0.01, or a share of what it is compared with, like "5 %"')
+    return f"{number:g} %" if isinstance(value, str) and "%" in value else number
+
+
 class Claim(Selection):
     """A published or suspected finding, as a comparison that records can decide.
 
     It compares the selected number of every seed with `value`, or with another selection (`than`, which takes from the
-    claim whatever it does not say itself).
+    claim whatever it does not say itself). The number must stand to it as `comparison` says, or be equal `within` a
+    tolerance.
     """
 
     text: str
     """The claim in words, for the report."""
     source: str = ""
     """Where it was made."""
-    comparison: Comparison
-    """How the number must stand to the value."""
+    comparison: Comparison | None = None
+    """How the number must stand to the value; or use `within`."""
+    within: Annotated[float | str | None, BeforeValidator(_tolerance)] = None
+    """How far the number may at most be from the value: 0.01, or `"5 %"` of the value; 0 for exactly equal."""
     value: Number | None = None
     """The value to compare with, perhaps infinity; or use `than`."""
     than: dict[str, Any] | None = None
@@ -229,9 +256,13 @@ class Claim(Selection):
     """Multiplies the other selection's number before it is compared."""
     margin: Finite = Field(default=0.0, ge=0)
     """Numbers closer to the value than this decide nothing (for example the sampling error of an accuracy)."""
-    seeds: Literal["every", "median", "best", "worst", "some"] = "every"
+    seeds: Annotated[Literal["every", "median", "best", "worst", "some"] | float, BeforeValidator(_whom)] = "every"
     """Of what the claim speaks: every seed (one clear counterexample refutes it), some seed (one clear example is
-    enough), the median seed, or the best or worst one by the direction of the comparison."""
+    enough), the median seed, the best or worst one by the direction of the comparison, or at least this share of the
+    seeds, for example 0.6."""
+    quantile: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    """Instead of `seeds`: the quantile over seeds of which the claim speaks, for example 0.1 for what a tenth of them
+    stays below."""
 
     @model_validator(mode="after")
     def _one_reference(self) -> "Claim":
@@ -239,11 +270,29 @@ class Claim(Selection):
             raise ValueError("give either `value` or `than` to compare with")
         if self.value is not None and math.isnan(self.value):
             raise ValueError("`value` is NaN, and nothing is above or below that; give a number")
+        if (self.comparison is None) == (self.within is None):
+            raise ValueError("give either `comparison` (how it stands to the value) or `within` (how near it is to it)")
+        if self.within is not None and self.margin:
+            raise ValueError("`within` says itself which numbers are equal; leave `margin` out")
+        if self.share_of_value and (self.value == 0 or self.value in (math.inf, -math.inf)):
+            raise ValueError(f"`within` is a share of `value`, which is {self.value:g}; give a number instead")
+        if self.quantile is not None and self.seeds != "every":
+            raise ValueError("`seeds` and `quantile` both say of what the claim speaks; leave one out")
         if self.factor == 0 or (self.than is None and self.factor != 1):
             raise ValueError("`factor` multiplies the number of `than`: give both, and a factor that is not 0")
         if self.other() == Selection.model_validate(self._selected()):
             raise ValueError("`than` selects what the claim itself does; say in which field they differ")
         return self
+
+    @property
+    def share_of_value(self) -> bool:
+        """Whether `within` is a share of what the number is compared with."""
+        return isinstance(self.within, str)
+
+    @property
+    def tolerance(self) -> float:
+        """`within` as a number: in the unit of the value, or a share of it."""
+        return float(self.within.removesuffix(" %")) / 100 if isinstance(self.within, str) else self.within or 0.0
 
     def other(self) -> Selection | None:
         """The selection to compare with, if the claim compares two."""

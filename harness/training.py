@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from functools import cache
 from itertools import islice
+from statistics import median
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from harness.examples import seeded
 from harness.inventory import Course, Inventory
 from harness.partial import Keeper
 from harness.schema import Trained, Training
+from harness.truncation import Truncated
 
 VALIDATION_BATCHES = 4
 """The validation loss is the mean over this many batches drawn once, from a stream of their own."""
@@ -30,7 +32,8 @@ class Outcome(NamedTuple):
 
     trained: Trained
     learning_curve: list[dict[str, float]]
-    """`step`, `loss` (mean since the last look) and `validation_loss`, at every look."""
+    """At every look `step`, `loss` (mean since the last look), `validation_loss` and `gradient_norm` (median since the
+    last look, before clipping)."""
 
 
 def total_steps(training: Training, task: Task) -> int:
@@ -85,6 +88,7 @@ def train(
             `seconds`, which count all of training and no keeping.
 
     Raises:
+        PluginError: there is nothing to train, or the settings have no meaning for this model or task.
         DivergedError: the loss became infinite or NaN; says at which step.
         CannotGoOnError: what was kept is not of this training; the model may be changed in part.
     """
@@ -99,8 +103,9 @@ def train(
     stream = iter(task.train(training.batch_size, generator))
     validation = list(islice(task.validation(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES))
     validation = [batch.to(device) for batch in validation]
+    compute = model if training.truncate is None else Truncated(model, training.truncate, validation)
     window = min(training.validate_every, steps)
-    course = Course(torch.zeros(window, device=device))
+    course = Course(torch.zeros(window, device=device), torch.zeros(window, device=device))
     stopped: Literal["budget", "early stop"] = "budget"
     model.train()
     inventory = Inventory(model, task, optimizer, generator, device) if keeper else None
@@ -109,14 +114,13 @@ def train(
         progress(course.step / steps)
     started = time.perf_counter() - course.seconds
     for step in range(course.step + 1, steps + 1):
-        _set_learning_rate(optimizer, training, step)
+        _set_learning_rate(optimizer, training, step, steps)
         batch = next(stream).to(device)
-        loss = task.loss(model(batch.tokens), batch)
+        loss = task.loss(compute(batch.tokens), batch)
         for parameter in parameters:
             parameter.grad = None
         loss.backward()
-        if training.clip is not None:
-            nn.utils.clip_grad_norm_(parameters, training.clip)
+        course.norms[(step - 1) % window] = _clip(parameters, training.clip)
         optimizer.step()
         course.losses[(step - 1) % window] = loss.detach()
         course.step = step
@@ -137,20 +141,31 @@ def train(
             started = time.perf_counter() - course.seconds
     if course.best_state is not None:
         model.load_state_dict(course.best_state)
-    seconds = time.perf_counter() - started
-    last = course.curve[-1]
-    final = last["validation_loss"] if course.best_state is None else course.best
-    trained = Trained(steps=course.step, stopped=stopped, loss=last["loss"], validation_loss=final, seconds=seconds)
+    last, norms = course.curve[-1], course.gradient_norms
+    trained = Trained(
+        steps=course.step,
+        stopped=stopped,
+        loss=last["loss"],
+        validation_loss=last["validation_loss"] if course.best_state is None else course.best,
+        seconds=time.perf_counter() - started,
+        gradient_norm_median=median(norms),
+        gradient_norm_max=max(norms),
+        clipped=None if training.clip is None else sum(norm > training.clip for norm in norms) / len(norms),
+    )
     return Outcome(trained, course.curve)
 
 
 def _look(course: Course, model: nn.Module, task: Task, validation: list[Batch]) -> None:
-    """Write down the losses at a step."""
+    """Write down losses and gradient norms at a step."""
     step = course.step
-    taken = course.losses[: (step - 1) % len(course.losses) + 1]
-    _check_finite(taken, step)
+    since = slice((step - 1) % len(course.losses) + 1)
+    losses, norms = course.losses[since], course.norms[since].tolist()
+    _check_finite(losses, step)
     found = validate(model, task, validation)
-    course.curve.append({"step": step, "loss": taken.mean().item(), "validation_loss": found})
+    course.gradient_norms += norms
+    course.curve.append(
+        {"step": step, "loss": losses.mean().item(), "validation_loss": found, "gradient_norm": median(norms)}
+    )
     if not math.isfinite(found):
         raise DivergedError(f"the validation loss became {found} at step {step}; {REMEDY}")
 
@@ -182,10 +197,24 @@ def _lean(kind: type[torch.optim.Adam]) -> type[torch.optim.Adam]:
     return type(kind.__name__, (kind,), lean)
 
 
-def _set_learning_rate(optimizer: torch.optim.Optimizer, training: Training, step: int) -> None:
+def _set_learning_rate(optimizer: torch.optim.Optimizer, training: Training, step: int, steps: int) -> None:
+    """For a step; one that stays is left as warm-up made it."""
     if step <= training.warmup:
-        for group in optimizer.param_groups:
-            group["lr"] = training.lr * step / training.warmup
+        lr = training.lr * step / training.warmup
+    elif training.schedule == "constant":
+        return
+    else:
+        left = 1 - (step - 1 - training.warmup) / (steps - training.warmup)
+        lr = training.lr * (left if training.schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+
+
+def _clip(parameters: list[nn.Parameter], clip: float | None) -> Tensor:
+    """The norm of the whole gradient as it was; afterwards it is at most `clip`."""
+    if clip is not None:
+        return nn.utils.clip_grad_norm_(parameters, clip)
+    return nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
 
 
 def _check_finite(losses: Tensor, step: int) -> None:

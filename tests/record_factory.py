@@ -121,7 +121,9 @@ def claim(**fields: Any) -> Claim:
     """A claim that the accuracy of the only model is above 0.9, unless told otherwise."""
     if "than" not in fields:
         fields = {"value": 0.9, **fields}
-    base = {"text": "it works", "probe": "accuracy", "metric": "score", "comparison": ">"}
+    base = {"text": "it works", "probe": "accuracy", "metric": "score"}
+    if "within" not in fields:
+        base["comparison"] = ">"
     return Claim.model_validate({**base, **fields})
 
 

@@ -162,6 +162,16 @@ def test_claims_have_a_dot_for_each_seed() -> None:
     assert line == ("a <b> & c", "does not hold", "bad")
 
 
+def test_a_claim_of_equality_shows_its_tolerance() -> None:
+    """At the bar of what it is equal to."""
+    seen = run()
+    assert seen.suite is not None
+    equal = claim(metric="accuracy", model="gpt", reduce="min", within=0.05, value=0.5)
+    changed = View(seen.records, seen.suite.model_copy(update={"claims": [equal]}))
+    rows = data(specification(draw("claims", changed, SIZE)))
+    assert {row["bound"] for row in rows if "bound" in row} == {"within 0.05 of 0.500"}
+
+
 def test_the_grid_shows_ways_of_training() -> None:
     """A square for each seed of each model and learning rate."""
     records = [

@@ -44,6 +44,31 @@ NAN = math.nan
         ((0.1, 0.91, 0.99), {"seeds": "median", "margin": 0.02}, "undecided"),
         ((NAN, 0.95, 0.99), {"seeds": "median"}, "undecided"),
         ((math.inf, 5.0, 7.0), {"value": 4}, "holds"),
+        ((0.95, 0.89, 0.9), {"within": 0.06}, "holds"),
+        ((0.95, 0.89, 0.8), {"within": 0.06}, "does not hold"),
+        ((1.0, 0.9, 0.85), {"within": 0.05, "value": 0.95}, "does not hold"),
+        ((1.0, 0.9, 0.95), {"within": 0.05, "value": 0.95}, "holds"),  # 1 - 0.95 is a little more than 0.05
+        ((1.2, 0.0, 0.9), {"within": 0.05, "seeds": "median"}, "holds"),
+        ((0.95, NAN, 0.9), {"within": 0.06}, "undecided"),
+        ((0.0, 0.0, -0.0), {"within": 0, "value": 0}, "holds"),
+        ((0.0, 1e-300, 0.0), {"within": 0, "value": 0}, "does not hold"),
+        ((math.inf,) * 3, {"within": 1, "value": math.inf}, "holds"),
+        ((math.inf, 5.0, 7.0), {"within": 1, "value": math.inf}, "does not hold"),
+        ((0.99, 0.81, 0.9), {"within": "10 %"}, "holds"),
+        ((0.99, 0.8, 0.9), {"within": "10 %"}, "does not hold"),
+        ((-110.0, -90.0, -100.0), {"within": "10%", "value": -100}, "holds"),
+        ((0.95, 0.99, 0.5), {"seeds": 0.6}, "holds"),
+        ((0.95, 0.5, 0.5), {"seeds": 0.6}, "does not hold"),
+        ((0.95, 0.95, NAN), {"seeds": 0.6}, "holds"),
+        ((0.95, 0.5, NAN), {"seeds": 0.6}, "undecided"),
+        ((0.95,) * 7 + (0.1,) * 3, {"seeds": 0.7}, "holds"),
+        ((0.95,) * 7 + (0.1,) * 3, {"seeds": 0.71}, "does not hold"),
+        (tuple(i / 10 for i in range(11)), {"quantile": 0.1, "value": 0.1, "within": 1e-9}, "holds"),
+        (tuple(i / 10 for i in range(11)), {"quantile": 0.25, "value": 0.25, "within": 1e-9}, "holds"),
+        (tuple(i / 10 for i in range(11)), {"quantile": 0.9, "value": 0.9}, "does not hold"),
+        (tuple(i / 10 for i in range(11)), {"quantile": 0.9, "value": 0.9, "comparison": ">="}, "holds"),
+        ((0.95,) * 9, {"quantile": 0.1}, "undecided"),
+        ((0.95,) * 9, {"quantile": 0.25}, "holds"),
     ],
 )
 def test_verdicts(values: tuple[float, ...], fields: dict[str, Any], expected: str) -> None:
@@ -95,6 +120,30 @@ def test_superseded_records_do_not_count() -> None:
     """A seed that was measured again counts as it is now."""
     verdict = judge(claim(), [*scores(0.1, 0.1, 0.1), *scores(1.0, 1.0, 1.0, minutes=5)])
     assert verdict.verdict == "holds"
+
+
+def test_a_ruling_says_how_many_seeds_support_it() -> None:
+    """Of all that were asked for; as soon as the missing ones cannot change it."""
+    some = scores(0.95, 0.95, 0.95, 0.1)
+    held = judge(claim(seeds=0.6), some, seeds=range(5))
+    assert (held.verdict, held.explanation) == ("holds", "supported by 3 of 5 seeds, where 3 are needed")
+    failed = judge(claim(seeds=0.9), some, seeds=range(5))
+    assert failed.explanation == "supported by 3 of 5 seeds, where 5 are needed; contradicted by seed 3"
+    assert judge(claim(seeds=0.7), some, seeds=range(5)).explanation == "seed 4: no record"
+    assert judge(claim(seeds=0.5), scores(0.95, 0.95)).verdict == "undecided"
+    few = judge(claim(quantile=0.05), scores(*[0.95] * 12))
+    assert few.explanation == "only 12 seeds were measured; run 20 or more"
+    assert judge(claim(quantile=0.1), scores(*[0.95] * 12)).explanation == "the 10 % quantile of 12 seeds"
+
+
+def test_within_a_share_of_another_selection() -> None:
+    """Of the number of each seed; nothing is within a share of 0 but 0, and of infinity but infinity."""
+    records = scores(1.05, 2.1, 0.0, math.inf, model="gpt") + scores(1.0, 2.0, 0.0, math.inf, model="lstm")
+    assert judge(claim(model="gpt", than={"model": "lstm"}, within="5 %"), records).verdict == "holds"
+    for other in (0.0, math.inf):
+        against = scores(1.05, 2.1, 0.1, 5.0, model="gpt") + scores(1.0, 2.0, other, 5.0, model="lstm")
+        verdict = judge(claim(model="gpt", than={"model": "lstm"}, within="5 %"), against)
+        assert verdict.explanation == "contradicted by seed 2"
 
 
 def test_comparison_with_another_selection() -> None:
@@ -243,6 +292,24 @@ def test_many_places_are_not_all_listed() -> None:
         ({"margin": -1}, "greater than or equal to 0"),
         ({"margin": NAN}, "greater than or equal to 0"),
         ({"margin": math.inf}, "finite number"),
+        ({"comparison": None}, "either `comparison` .* or `within`"),
+        ({"comparison": ">", "within": 0.1}, "either `comparison` .* or `within`"),
+        ({"within": 0.1, "margin": 0.1}, "leave `margin` out"),
+        ({"within": -0.1}, "a number like 0.01"),
+        ({"within": True}, "a number like 0.01"),
+        ({"within": NAN}, "a number like 0.01"),
+        ({"within": math.inf}, "a number like 0.01"),
+        ({"within": "five %"}, 'like "5 %"'),
+        ({"within": "5 %", "value": 0}, "`within` is a share of `value`, which is 0"),
+        ({"within": "5 %", "value": -math.inf}, "`within` is a share of `value`, which is -inf"),
+        ({"seeds": 1}, "the share of the seeds"),
+        ({"seeds": 0.0}, "the share of the seeds"),
+        ({"seeds": 60.0}, "the share of the seeds"),
+        ({"seeds": True}, "the share of the seeds"),
+        ({"seeds": "most"}, "should be 'every'"),
+        ({"quantile": 0}, "greater than 0"),
+        ({"quantile": 1}, "less than 1"),
+        ({"quantile": 0.5, "seeds": "some"}, "leave one out"),
     ],
 )
 def test_a_claim_that_could_never_be_decided_is_refused(fields: dict[str, Any], said: str) -> None:

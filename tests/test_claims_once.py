@@ -43,6 +43,14 @@ CLEAR = "measured once, and clear by more than two standard errors"
         ),
         (NAN, {}, "undecided", "measured once, and there is no number (NaN)"),
         (0.95, {"seeds": "median"}, "holds", CLEAR),
+        (0.95, {"seeds": 0.6}, "holds", CLEAR),
+        (0.95, {"quantile": 0.1}, "holds", CLEAR),
+        (0.91, {"within": 0.05}, "holds", CLEAR),
+        (0.86, {"within": 0.05}, "undecided", "within two standard errors"),
+        (0.82, {"within": 0.05}, "does not hold", CLEAR),
+        (0.9, {"within": 0.01}, "undecided", "within two standard errors"),
+        (0.9, {"within": "3 %"}, "holds", CLEAR),
+        (0.9, {"within": "2 %"}, "undecided", "within two standard errors"),
     ],
 )
 def test_a_pretrained_model_that_was_measured_once_decides(

@@ -41,6 +41,16 @@ def test_the_suites_run(name: str, text: str, tmp_path: Path) -> None:
     assert {verdict.verdict for verdict in verdicts} <= words
 
 
+def test_the_other_claims_of_the_page_can_be_judged() -> None:
+    """Those that stand outside a whole suite fit into the first one."""
+    first, *others = [_toml(text) for text in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)]
+    assert others
+    for other in others:
+        suite = Suite.model_validate(first | other)
+        assert suite.claims
+        assert make_plan(suite, default_registry()).trials
+
+
 def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the order of the page, in the folder where the file was saved."""
     monkeypatch.chdir(tmp_path)
@@ -65,7 +75,7 @@ def test_every_field_is_explained() -> None:
     assert sum(text in shown for text in claims) == 3
 
 
-def _toml(text: str) -> object:
+def _toml(text: str) -> dict[str, object]:
     import tomllib
 
     return tomllib.loads(text)

@@ -119,10 +119,10 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 TASKS: dict[str, tuple[Callable[[], Task], dict[str, Any]]] = {
-    "endless": (Recall, {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 20}),
+    "endless": (Recall, {"optimizer": "adamw", "weight_decay": 0.1, "warmup": 20, "schedule": "cosine"}),
     "epochs": (
         lambda: FarmAgreement(sentences=30),
-        {"optimizer": "adam", "steps": None, "epochs": 5, "weight_decay": 0.01, "clip": None},
+        {"optimizer": "adam", "steps": None, "epochs": 5, "weight_decay": 0.01, "clip": None, "schedule": "linear"},
     ),
     "early stop": (Recall, {"optimizer": "adam", "lr": 0.1, "patience": 2, "validate_every": 3, "warmup": 5}),
 }
@@ -138,6 +138,14 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(model: str, task: st
     assert fit(MODELS[model], built, Kept(every=5), **settings) == whole  # to be kept disturbs nothing
     for every, ends in ((4, 13), (7, 32)):
         assert fit_with_breaks(Kept(every), MODELS[model], built, ends=ends, **settings) == whole
+
+
+@pytest.mark.parametrize("model", ["elman", "lstm"])
+def test_so_does_one_with_truncated_back_propagation(model: str) -> None:
+    """With dropout, which draws for each chunk."""
+    whole = fit(MODELS[model], Recall, truncate=3, schedule="linear")
+    assert whole != fit(MODELS[model], Recall, schedule="linear")
+    assert fit_with_breaks(Kept(every=4), MODELS[model], Recall, ends=13, truncate=3, schedule="linear") == whole
 
 
 def test_an_error_in_between_is_an_end_like_any_other() -> None:

@@ -367,6 +367,33 @@ def test_claims_with_their_evidence() -> None:
     assert text.rstrip().endswith("Of 3 claims, 1 holds, 1 does not hold, 1 is undecided.")
 
 
+def test_many_seeds_are_told_by_quantiles() -> None:
+    """In summaries, in the lines of curves, beside claims, and in the explanation."""
+    numbers = enumerate(range(1, 22))
+    drawn = [record(factor(n / 100), curve([n / 10, 1, 1, 1, 1]), seed=seed) for seed, n in numbers]
+    said = {"probe": "accuracy", "metric": "per_step_factor", "text": "It works", "quantile": 0.1}
+    asked = [said | {"value": 0.03, "within": "5 %"}, said | {"value": 0.02, "comparison": "<"}]
+    suite = Suite.model_validate({"experiments": [{"models": ["lstm"]}], "claims": asked})
+    text = " ".join(render(drawn, suite).split())
+    assert text.count("0.110 [80 %: 0.0300..0.190]") == 3
+    assert "10 % quantile over seeds: per_step_factor within 5 % of 0.03 (probe accuracy)" in text
+    assert "10 % quantile over seeds: per_step_factor < 0.02 (probe accuracy)" in text
+    assert "Of 2 claims, 1 holds, 1 does not hold." in text
+    assert "10 % 0.300" in text
+    assert "90 % 1.90" in text
+    assert "lowest" not in text
+    assert "10 % and 90 % quantiles" in text
+
+
+def test_claims_about_a_share_of_the_seeds_say_how_many() -> None:
+    """That support it, and that are needed."""
+    records, suite = claims()
+    share = suite.claims[0].model_copy(update={"seeds": 0.6, "comparison": None, "within": 0.05})
+    text = " ".join(render(records, suite.model_copy(update={"claims": [share]})).split())
+    assert "60 % of seeds: per_step_factor within 0.05 of 0.9 (probe accuracy)" in text
+    assert "supported by 1 of 3 seeds, where 2 are needed; contradicted by seeds 1, 2" in text
+
+
 def test_a_comparison_of_two_models_in_words() -> None:
     """What is compared with what, where, relative to what."""
     records = [

@@ -41,9 +41,10 @@ def test_what_is_the_same_for_all_is_said_once() -> None:
     """Every training setting with its value, defaults too; examples, seeds and machine; what differs is announced."""
     blocks = document(DIFFERENT)
     said = paragraph(blocks, "Training")
-    settings = "optimizer=adam, weight_decay=0, warmup=0, clip=none, steps=1000, batch_size=64; lr as listed below."
+    settings = "optimizer=adam, weight_decay=0, warmup=0, schedule=constant, clip=none, steps=1000, batch_size=64"
     assert said.startswith(
-        f"Training: {settings} Evaluation: at most 256 examples per condition, seeds 0-2. Measured on cpu,"
+        f"Training: {settings}; lr as listed below. "
+        "Evaluation: at most 256 examples per condition, seeds 0-2. Measured on cpu,"
     )
     assert "optimizer" not in render(DIFFERENT).split("after training")[1]
 

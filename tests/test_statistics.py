@@ -12,7 +12,7 @@ from record_factory import record
 
 from harness.examples import standard_error
 from harness.schema import Record
-from harness.seeds import coverage, current, summarise
+from harness.seeds import coverage, current, quantile, summarise
 from harness.statistics import diagnose, falls_below, fit_decay, located, settled
 
 NAN = math.nan
@@ -48,6 +48,17 @@ def test_the_median_lies_in_the_range(values: list[float]) -> None:
     assert summary.minimum <= summary.median <= summary.maximum
     assert summary.median == median(values)
     assert summary == summarise(reversed(values))
+
+
+def test_many_seeds_have_quantiles_for_a_range() -> None:
+    """On the line between two seeds; of few seeds the range ends at the outermost; infinity is a number."""
+    few, many = summarise(range(10)), summarise(range(11))
+    assert (few.low, few.high, few.many) == (0, 9, False)
+    assert (many.low, many.median, many.high, many.many) == (1, 5, 9, True)
+    assert (many.minimum, many.maximum) == (0, 10)
+    assert quantile([0.0, 1.0, 4.0], 0.75) == 2.5
+    assert quantile([-math.inf, -math.inf, 0.0, math.inf], 0.25) == -math.inf
+    assert quantile([0.0, math.inf], 0.5) == math.inf
 
 
 def test_coverage_of_the_range() -> None:

@@ -12,7 +12,7 @@ from record_factory import record as make_record
 
 from harness.errors import RequestError
 from harness.files import write_atomic
-from harness.schema import SCHEMA_VERSION, Curve, Matrix, ModelUse, Record, Scalar
+from harness.schema import SCHEMA_VERSION, Curve, Matrix, ModelUse, Record, Scalar, Trained, Training
 from harness.store import RunDirectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -64,6 +64,8 @@ def test_there_is_a_record_of_the_current_schema() -> None:
     content = json.loads((FIXTURES / f"record-schema-{SCHEMA_VERSION}.json").read_bytes())
     assert content.keys() == Record.model_fields.keys()
     assert content["model"].keys() == ModelUse.model_fields.keys()
+    assert content["training"].keys() == Training.model_fields.keys()
+    assert content["trained"].keys() == Trained.model_fields.keys()
 
 
 def test_a_record_explains_itself() -> None:

@@ -112,6 +112,54 @@ def test_warm_up_rises_linearly_and_stays() -> None:
     assert moved[1] == pytest.approx(moved[0] / 10, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        ("constant", [0.5, 1, 1, 1, 1, 1]),
+        ("linear", [0.5, 1, 1, 0.75, 0.5, 0.25]),
+        ("cosine", [0.5, 1, 1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]),
+    ],
+)
+def test_the_learning_rate_falls_to_zero_by_the_end_of_the_budget(schedule: str, shares: list[float]) -> None:
+    """From what it is after warm-up; the step after the last one would have none."""
+    seen: list[float] = []
+
+    def spy(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        seen.extend(group["lr"] for group in optimizer.param_groups)
+
+    hook = register_optimizer_step_pre_hook(spy)
+    fit({"steps": 6, "warmup": 2, "lr": 0.1, "schedule": schedule})
+    hook.remove()
+    assert seen == pytest.approx([0.1 * share for share in shares])
+
+
+def test_gradient_norms_are_told() -> None:
+    """As they were before clipping: in the curve the median since the last look, in the end over all steps."""
+    norms = []
+    model = nn.Linear(1, 1)
+    model.weight.data.fill_(3.0)
+
+    class Spied(Line):
+        def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+            loss = super().loss(outputs, batch)
+            if torch.is_grad_enabled():
+                found = torch.autograd.grad(loss, [*model.parameters()], retain_graph=True)
+                norms.append(torch.stack([each.square().sum() for each in found]).sum().sqrt().item())
+            return loss
+
+    for clip in (2.0, None):
+        norms.clear()
+        outcome = fit({"steps": 7, "clip": clip, "lr": 0.3, "validate_every": 3}, model=model, task=Spied())
+        looks = [point["gradient_norm"] for point in outcome.learning_curve]
+        assert looks == pytest.approx([sorted(norms[:3])[1], sorted(norms[3:6])[1], norms[6]])
+        trained = outcome.trained
+        assert trained.gradient_norm_median == pytest.approx(sorted(norms)[3])
+        assert trained.gradient_norm_max == pytest.approx(max(norms))
+        assert trained.clipped == (None if clip is None else sum(norm > clip for norm in norms) / 7)
+    nothing = fit({"steps": 0}).trained
+    assert nothing.gradient_norm_median is nothing.gradient_norm_max is nothing.clipped is None
+
+
 def test_clipping_bounds_the_gradient() -> None:
     """The optimiser never sees a gradient longer than `clip`."""
     seen = []

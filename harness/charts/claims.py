@@ -11,6 +11,7 @@ from harness.charts.style import FAINT, INK, TONES
 from harness.charts.view import NothingToDraw, View
 from harness.claims import Verdict, judge
 from harness.report.numbers import number
+from harness.report.verdicts import relation
 
 MARKS = {"holds": "good", "does not hold": "bad"}
 WORDS = 46
@@ -75,7 +76,7 @@ def _line(key: str, verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict.verdict,
         "why": verdict.explanation,
         "share": None if math.isnan(bound) else bound / _scale(verdict),
-        "bound": "" if math.isnan(bound) else f"{claim.comparison} {number(bound)}",
+        "bound": "" if math.isnan(bound) else f"{relation(claim)} {number(bound)}",
     }
 
 

@@ -18,8 +18,9 @@ from harness.seeds import Summary, summarise
 Key = tuple[float | str, int]
 """A place, and how many places of the same name come before it (words repeat in a sentence)."""
 
-BELOW = ("±", "min", "max")
-"""What lines under a model's medians say, in the column `seeds`: the standard error, the lowest and highest seed."""
+BELOW = ("±", "min", "max", "10 %", "90 %")
+"""What lines under a model's medians say, in the column `seeds`: the standard error; the lowest and highest seed, or of
+many seeds these quantiles."""
 
 MOST_ROWS = 40
 """Of a matrix; the rest is left to CSV."""
@@ -93,7 +94,8 @@ def _below(
         known = [known_error(summary, each) for summary, each in zip(summaries, errors, strict=True)]
         if not all(map(math.isnan, known)):
             yield "±", ["" if math.isnan(error) else number(error) for error in known]
-    for word, values in (("min", [s.minimum for s in summaries]), ("max", [s.maximum for s in summaries])):
+    low, high = ("10 %", "90 %") if any(summary.many for summary in summaries) else ("min", "max")
+    for word, values in ((low, [s.low for s in summaries]), (high, [s.high for s in summaries])):
         pairs = list(zip(values, summaries, strict=True))
         if any(_visible(value, summary.median, unit) for value, summary in pairs):
             yield word, [number(value) if summary.n else "" for value, summary in pairs]

@@ -9,7 +9,7 @@ from harness.report.curves import BELOW
 from harness.report.elements import Table
 from harness.report.grouping import MARK, Group, Row
 from harness.schema import Matrix, Scalar
-from harness.seeds import coverage
+from harness.seeds import MANY_SEEDS, coverage
 
 MOST_CASES = 1000
 """So rare is what is told no more exactly."""
@@ -36,7 +36,7 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
         return any(re.search(pattern, text) for _, text in cells)
 
     if any(len(row.ok) > 1 and not row.once for row in rows):
-        yield _over_seeds(rows, ranges=any_shows(r"\[.+\.\..+\]") or bool(lines & {"min", "max"}))
+        yield _over_seeds(rows, ranges=any_shows(r"\[.+\.\..+\]") or bool(lines & {*BELOW[1:]}))
     if "±" in lines or any_shows("±"):
         yield (
             "±: one standard error, over the examples. The model was measured once: its weights are given, so that "
@@ -61,8 +61,12 @@ def _over_seeds(rows: Sequence[Row], ranges: bool) -> str:
     """What the numbers of rows with several seeds are, and what their range is worth."""
     text = "A number is the median over seeds"
     if ranges:
-        text += ", with the lowest and the highest where they differ ([lowest..highest], or lines min and max)"
-    several = [row.repetitions for row in rows if row.repetitions > 1]
+        told = {
+            False: "the lowest and the highest where they differ ([lowest..highest], or lines min and max)",
+            True: f"the 10 % and 90 % quantiles of more than {MANY_SEEDS} seeds ([80 %: low..high], or lines)",
+        }
+        text += f", with {'; with '.join(told[many] for many in sorted({len(row.ok) > MANY_SEEDS for row in rows}))}"
+    several = [row.repetitions for row in rows if 1 < row.repetitions <= MANY_SEEDS]
     if ranges and several:
         text += f". With {min(several)} seeds, [lowest..highest] covers the median over all seeds in {_odds(several)}"
     if any(row.ok[0].pretrained and not row.once for row in rows):

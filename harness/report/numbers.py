@@ -23,13 +23,14 @@ def number(value: float) -> str:
 
 
 def spread(summary: Summary) -> str:
-    """`0.48 [0.47..0.49]`: the median and the range over seeds; only one number where all are the same."""
+    """`0.48 [0.47..0.49]`: the median and the range over seeds, of many the one without a tenth at each end
+    (`0.48 [80 %: 0.47..0.49]`); only one number where all are the same."""
     if summary.n == 0:
         return "NaN" if summary.nan else ""
     text = number(summary.median)
-    low, high = number(summary.minimum), number(summary.maximum)
+    low, high = number(summary.low), number(summary.high)
     if low != high:
-        text += f" [{low}..{high}]"
+        text += f" [{'80 %: ' if summary.many else ''}{low}..{high}]"
     return f"{text} ({summary.nan} NaN)" if summary.nan else text
 
 

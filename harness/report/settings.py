@@ -27,7 +27,7 @@ def settings_blocks(records: Sequence[Record], suite: Suite | None = None) -> li
 def _training(records: Sequence[Record]) -> str:
     every = _alone(records)
     varied = differing(every)
-    unused = [name for name in ("steps", "epochs", "validate_every", "patience") if every[0][name] is None]
+    unused = [name for name in ("truncate", "steps", "epochs", "validate_every", "patience") if every[0][name] is None]
     fixed = {name: value for name, value in every[0].items() if name not in (*varied, *unused, "device")}
     text = ", ".join(f"{name}={written(value)}" for name, value in fixed.items())
     return f"Training: {text}{f'; {_listed(varied)} as listed below' if varied else ''}."

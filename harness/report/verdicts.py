@@ -14,11 +14,8 @@ from harness.report.layout import Column
 from harness.report.numbers import count, number, spread
 from harness.safe import sentence
 from harness.schema import Record
-from harness.seeds import summarise
+from harness.seeds import MANY_SEEDS, percent, summarise
 from harness.suites import Claim, Selection, Suite, format_arguments
-
-MANY_SEEDS = 10
-"""More of them are summarised instead of listed."""
 
 
 def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
@@ -55,7 +52,8 @@ def _all_of_it(verdict: Verdict) -> str:
 
 
 def comparison(claim: Claim) -> str:
-    """`every seed: min of accuracy beyond > 0.95 (gpt, recall, probe accuracy)`."""
+    """`every seed: min of accuracy beyond > 0.95 (gpt, recall, probe accuracy)`, or
+    `60 % of seeds: accuracy at 10 within 0.05 of 0.5 (probe accuracy)`."""
     other = claim.other()
     if other is None or claim.than is None:
         reference = f"{claim.value:g}"
@@ -67,9 +65,19 @@ def comparison(claim: Claim) -> str:
     where += [IN_WORDS["initial"]] if claim.stage == "initial" else []
     where += [_written(claim.training)] if claim.training else []
     return (
-        f"{claim.seeds} seed: {_quantity(claim)} {claim.comparison} {reference}{margin}"
-        f" ({', '.join(filter(None, where))})"
+        f"{_whom(claim)}: {_quantity(claim)} {relation(claim)} {reference}{margin} ({', '.join(filter(None, where))})"
     )
+
+
+def _whom(claim: Claim) -> str:
+    if claim.quantile is not None:
+        return f"{percent(claim.quantile)} quantile over seeds"
+    return f"{percent(claim.seeds)} of seeds" if isinstance(claim.seeds, float) else f"{claim.seeds} seed"
+
+
+def relation(claim: Claim) -> str:
+    """What stands between a number and what it is compared with: `<=`, or `within 0.05 of`."""
+    return claim.comparison or f"within {claim.within if isinstance(claim.within, str) else f'{claim.within:g}'} of"
 
 
 def _written(value: Any) -> str:
