@@ -198,6 +198,6 @@ def test_fresh_processes(benchmark: Any, tmp_path: Path) -> None:
     )
     title(
         benchmark,
-        f"a new process for each of 40 trials: {fresh_wall - wall:.0f} ms more than {wall:.0f} ms in one process "
-        f"({fresh_used - used:.0f} more than {used:.0f} ms of processor time)",
+        f"a new process for each trial: {fresh_wall - wall:.0f} ms on top of {wall:.0f} ms "
+        f"({fresh_used - used:.0f} on {used:.0f} ms of processor time)",
     )

@@ -194,6 +194,14 @@ def test_what_a_silent_process_wrote_is_kept(plugin_file: Callable[..., str], tm
     assert [record.status for record in records] == ["ok", "failed"]
 
 
+def test_a_process_that_wrote_all_it_had_to_may_be_silent(plugin_file: Callable[..., str], tmp_path: Path) -> None:
+    """Its cells are measured, the next trial begins, and the run ends as any other does."""
+    probe = f"{plugin_file(PROBES)}:silent"
+    options = {**QUICK, "stages": "initial", "seeds": 2}
+    records = harness.run("lstm:hidden=4", SHORT, probe, out=tmp_path / "run", **options)
+    assert [record.status for record in records] == ["ok", "ok"]
+
+
 def test_what_died_is_tried_again_as_often_as_wished(plugin_file: Callable[..., str], tmp_path: Path) -> None:
     """And no more often."""
     path = plugin_file(PROBES)

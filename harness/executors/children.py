@@ -51,7 +51,9 @@ class Child:
     def __init__(self, run: Callable[..., None], ahead: Callable[[], object] = tuple) -> None:
         context = start()
         self._link, theirs = context.Pipe()
-        self._open, self._ended = True, False
+        self._open = True
+        self.ended = False
+        """Whether `end` was called."""
         life = (theirs, dict(os.environ), installed(), ahead, run)
         self._process: BaseProcess = context.Process(target=_begin, args=life)
         # elsewhere than on Linux, it could be interrupted until it has a session of its own
@@ -94,9 +96,9 @@ class Child:
 
     def end(self) -> None:
         """End it, if it lives, and what it has started. Once is enough."""
-        if self._ended:
+        if self.ended:
             return
-        self._ended = True
+        self.ended = True
         self.kill()
         self._process.join(PATIENCE)
         with _changing:
@@ -135,9 +137,10 @@ class Line:
                 self._ready.append(self._start())
 
     def leave(self, child: Child) -> None:
-        """It is done with, and ends meanwhile."""
-        child.kill()
-        self._ending.append(child)
+        """It is done with, and ends meanwhile, unless it has been ended."""
+        if not child.ended:
+            child.kill()
+            self._ending.append(child)
 
     def listen(self, children: list[Child], timeout: float) -> None:
         """As the function of that name does; and what those that have ended had started ends as well."""

@@ -44,8 +44,8 @@ class Processes:
     """A new process for each trial, `jobs` at a time: on Linux forked, within milliseconds, from a process that has
     imported torch and the built-in plugins and nothing else; elsewhere started anew, within seconds.
 
-    With a trial ends whatever it has started. Where a process dies, the cell that it was measuring fails, and a new one
-    measures the rest.
+    The process of the next trial is started while others run, and waits for it. With a trial ends whatever it has
+    started. Where a process dies, the cell that it was measuring fails, and a new one measures the rest.
     """
 
     def __init__(self, jobs: int, limits: Limits) -> None:

@@ -48,8 +48,9 @@ def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Itera
     with TemporaryDirectory() as folder:
         places = Path(folder, "places")
         while True:
-            child = Child(_check, tuple(names), kind, frozenset(done), timeout, places)
+            child = Child(_check)
             try:
+                child.give(tuple(names), kind, frozenset(done), timeout, places)
                 ended = yield from _reports(child, timeout, done, places)
             except BaseException as error:
                 if not isinstance(error, Exception):
