@@ -191,13 +191,17 @@ def finish(words: Sequence[str], folder: Path) -> Ended:
     return Running.start(words, folder).ended()
 
 
+def said(record: Record) -> str:
+    """What a record says, but for times."""
+    return record.model_dump_json(exclude={"timing": True, "provenance": True, "trained": {"seconds"}})
+
+
 def essence(store: RunDirectory, record: Record) -> str:
     """All of a record that must not depend on when, beside what, and how often it was measured; with the parameters
     that were learned, and who may read it."""
     learned = digest(store.checkpoint(record.trial)) if record.trained else ""
     mode = oct((store.records / f"{record.id}.json").stat().st_mode)
-    said = record.model_dump_json(exclude={"timing": True, "provenance": True, "trained": {"seconds"}})
-    return f"{said} {record.provenance.settings} {record.provenance.threads} {learned} {mode}"
+    return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {learned} {mode}"
 
 
 def measured(run: Path) -> dict[str, str]:
