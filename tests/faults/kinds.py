@@ -250,10 +250,10 @@ KINDS: dict[str, Fault] = {
     "a probe forks, and both go on": Fault("probe", "os.fork()"),
     # what it takes
     "more memory than is allowed": Fault(
-        "forward", "keep = []\nwhile True: keep.append(torch.ones(2**24))", limits={"memory": 2.0}
+        "forward", "keep = []\nwhile True: keep.append(torch.empty(2**26))", limits={"memory": 2.0}
     ),
     "a probe takes all memory": Fault(
-        "probe", "keep = []\nwhile True: keep.append(bytearray(2**26))", limits={"memory": 2.0}
+        "probe", "keep = []\nwhile True: keep.append(torch.empty(2**26))", limits={"memory": 2.0}
     ),
     # what others look at
     "writes into its input": Fault("forward", "tokens.zero_()"),
