@@ -2,11 +2,7 @@
 
 import io
 import math
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +16,6 @@ from harness import runner
 from harness.blame import Aside
 from harness.results import Results
 from harness.schema import Curve, Record
-from harness.store import RunDirectory
 
 MODEL = """
     import torch
@@ -266,31 +261,6 @@ def test_a_task_with_vectors_skips_models_of_tokens(tmp_path: Path, plugin_file:
     results = run(models, tmp_path / "run", tasks=tasks, probes=["accuracy", "grad_reach"])
     assert {r.reason for r in results.filter(model="lstm")} == {"the task gives vectors, the model accepts tokens"}
     assert set(statuses(results.filter(model=models[1]))) == {"ok"}
-
-
-SCRIPT = """
-import harness
-harness.run(["lstm:hidden=8"], tasks=[{task!r}], probes=["accuracy", "grad_reach"], seeds=6, out={out!r},
-            examples=64, training={{"steps": 60, "batch_size": 16}})
-"""
-
-
-def test_killed_at_any_moment_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    """SIGKILL in the middle: finished cells are not repeated, no record is lost, doubled or torn."""
-    out = tmp_path / "run"
-    script = SCRIPT.format(task=SHORT, out=str(out))
-    process = subprocess.Popen([sys.executable, "-c", script])
-    deadline = time.monotonic() + 120
-    while len(list(out.glob("records/*.json"))) < 4 and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = {record.id: record for record in RunDirectory(out).read_records()}
-    assert 4 <= len(before) < 18, "the run was to be killed in the middle"
-    subprocess.run([sys.executable, "-c", script], check=True)
-    after = {record.id: record for record in RunDirectory(out).read_records()}
-    assert len(after) == 18
-    assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
 
 
 def test_events_reach_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

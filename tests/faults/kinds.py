@@ -1,7 +1,8 @@
 """Faults of every kind that one plugin can have: what it does, and where."""
 
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 SOURCE = """
 import ctypes, json, os, random, resource, signal, sys, threading, time
@@ -85,8 +86,8 @@ class Fault:
     """The code."""
     before: str = ""
     """Definitions that it needs."""
-    options: tuple[str, ...] = ()
-    """Of the command, since without a limit nobody could say what is wrong."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """Of the trials, without which nobody could say what is wrong."""
     whole: bool = False
     """Whether it takes the time of all cells of its trial, which fail with it."""
     asked: str = ""
@@ -133,6 +134,7 @@ class Mute(Exception):
 """
 
 FILES = """
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 keep = globals().setdefault("keep", [])
 try:
     while True:
@@ -143,7 +145,7 @@ except OSError:
 
 TEXT = r"'\ud800 \x1b[2J\x00 \u202e [x](javascript:y) <b> =1+1 $\\input{z}$'"
 
-LIMIT = ("--timeout", "30")
+LIMIT = {"timeout": 30.0}
 
 KINDS: dict[str, Fault] = {
     # settings of torch
@@ -229,17 +231,17 @@ KINDS: dict[str, Fault] = {
     "text that nothing can show": Fault("forward", f"print({TEXT})\nraise ValueError({TEXT})"),
     "output that is no text": Fault("probe", "os.write(1, b'\\xff\\x00' * 10000); os.write(2, b'\\xff\\x00' * 10000)"),
     # no end
-    "hangs at import": Fault("top", "if once(): forever(pause=1.0)", options=LIMIT),
-    "hangs at a probe's import": Fault("top", "if once(): forever(pause=1.0)", options=LIMIT, asked="p"),
-    "hangs in forward": Fault("forward", "if once(): forever()", options=LIMIT),
-    "hangs in a probe": Fault("probe", "if once(): forever()", options=LIMIT, whole=True),
+    "hangs at import": Fault("top", "if once(): forever(pause=1.0)", limits=LIMIT),
+    "hangs at a probe's import": Fault("top", "if once(): forever(pause=1.0)", limits=LIMIT, asked="p"),
+    "hangs in forward": Fault("forward", "if once(): forever()", limits=LIMIT),
+    "hangs in a probe": Fault("probe", "if once(): forever()", limits=LIMIT, whole=True),
     "ignores signals and hangs": Fault(
         "construct",
         "for number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
         "    signal.signal(number, signal.SIG_IGN)\nif once(): forever(pause=1.0)",
-        options=LIMIT,
+        limits=LIMIT,
     ),
-    "stops itself": Fault("forward", "if once(): os.kill(os.getpid(), signal.SIGSTOP)", options=LIMIT),
+    "stops itself": Fault("forward", "if once(): os.kill(os.getpid(), signal.SIGSTOP)", limits=LIMIT),
     "threads that never end": Fault("construct", "thread(daemon=False)"),
     # what it starts
     "leaves a process": Fault("probe", "orphan()"),
@@ -248,10 +250,10 @@ KINDS: dict[str, Fault] = {
     "a probe forks, and both go on": Fault("probe", "os.fork()"),
     # what it takes
     "more memory than is allowed": Fault(
-        "forward", "keep = []\nwhile True: keep.append(torch.ones(2**24))", options=("--memory", "2")
+        "forward", "keep = []\nwhile True: keep.append(torch.empty(2**26))", limits={"memory": 2.0}
     ),
     "a probe takes all memory": Fault(
-        "probe", "keep = []\nwhile True: keep.append(bytearray(2**26))", options=("--memory", "2")
+        "probe", "keep = []\nwhile True: keep.append(torch.empty(2**26))", limits={"memory": 2.0}
     ),
     # what others look at
     "writes into its input": Fault("forward", "tokens.zero_()"),
@@ -275,9 +277,9 @@ KINDS: dict[str, Fault] = {
 }
 """By name."""
 
-GANG = (
-    *("default dtype at import", "threads that draw, from a probe", "exit 0 in training", "exit 0 in a probe"),
-    *("an alarm in a probe", "a probe forks, and both go on", "opens files until none is left", "leaves a process"),
-    *("closes every file in a probe", "text that nothing can show", "deletes records", "torch patched in a probe"),
+TELLING = (
+    *("threads that draw, from a probe's import", "threads that draw, from a probe", "an alarm in a probe"),
+    *("a probe forks, and both go on", "rights of files in a probe", "closes Python's outputs in a probe"),
+    *("closes every file in a probe", "opens files until none is left", "deletes records"),
 )
-"""The most telling ones, which the default run puts into one run."""
+"""Those that no other test has, for the default run."""

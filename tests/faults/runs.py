@@ -7,11 +7,12 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import harness
 from faults.kinds import Fault
 from harness.files import digest, temporaries
 from harness.schema import Record
@@ -54,86 +55,194 @@ LONGEST = 240.0
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A run of trials so small that faults are most of it."""
+
+    probes: Sequence[str]
+    models: Sequence[str] = MODELS
+    tasks: Sequence[str] = TASKS
+    seeds: int = SEEDS
+    jobs: int = 2
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> int:
+        """How many there are."""
+        return len(self.models) * len(self.tasks) * self.seeds
+
+    def command(self, out: Path) -> list[str]:
+        """As somebody types it."""
+        words = [("--model", each) for each in self.models] + [("--task", each) for each in self.tasks]
+        words += [("--probe", each) for each in self.probes]
+        words += [("--jobs", str(self.jobs)), ("--seeds", str(self.seeds))]
+        words += [("--training", "steps=2,batch_size=4,validate_every=2"), ("--examples", "8"), ("--out", str(out))]
+        words += [(f"--{name}", f"{value:g}") for name, value in self.limits.items()]
+        return [HARNESS, "run", *(word for pair in words for word in pair)]
+
+    def here(self, out: Path) -> "Ended":
+        """The same from this process, which has the server that workers are forked from: at once."""
+        results = harness.run(
+            list(self.models),
+            list(self.tasks),
+            list(self.probes),
+            seeds=self.seeds,
+            jobs=self.jobs,
+            training={"steps": 2, "batch_size": 4, "validate_every": 2},
+            examples=8,
+            out=out,
+            executor="processes",
+            timeout=self.limits.get("timeout"),
+            memory=self.limits.get("memory"),
+        )
+        return Ended(int(any(record.status == "failed" for record in results)))
+
+
+@dataclass(frozen=True)
 class Ended:
-    """A command that is over."""
+    """A run that is over."""
 
     code: int | None
-    """None: it had to be ended."""
-    errors: str
-    left: int
+    """Its exit code; None: it had to be ended."""
+    errors: str = ""
+    left: int = 0
     """Processes that outlived it."""
 
 
-def command(out: Path, probes: Sequence[str], *more: str, **asked: Sequence[str]) -> list[str]:
-    """A run of trials so small that faults are most of it."""
-    words = [("--model", each) for each in asked.get("models", MODELS)]
-    words += [("--task", each) for each in asked.get("tasks", TASKS)] + [("--probe", each) for each in probes]
-    words += [("--training", "steps=2,batch_size=4,validate_every=2"), ("--examples", "8"), ("--out", str(out))]
-    return [HARNESS, "run", *(word for pair in words for word in pair), *more]
+@dataclass(frozen=True)
+class Running:
+    """A command on its way, with its processes."""
+
+    process: subprocess.Popen[bytes]
+    mark: str
+    errors: Path
+
+    @classmethod
+    def start(cls, words: Sequence[str], folder: Path) -> "Running":
+        """In a process group of its own."""
+        mark, errors = uuid.uuid4().hex, folder / "errors.txt"
+        with errors.open("wb") as file:  # a pipe would wait for whoever holds it open
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env={**os.environ, MARK: mark, "OMP_NUM_THREADS": "1", "PWD": str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
+        return cls(process, mark, errors)
+
+    def ended(self) -> Ended:
+        """At the latest after `LONGEST` seconds; what it has left is ended."""
+        code = None
+        with suppress(subprocess.TimeoutExpired):
+            code = self.process.wait(LONGEST)
+        left = self._end_all()
+        self.process.wait()
+        return Ended(code, self.errors.read_bytes().decode("utf-8", "replace"), left)
+
+    def _end_all(self) -> int:
+        """Kill what lives; how many there were. What is just ending gets a moment for that."""
+        deadline = time.monotonic() + 10
+        while (found := [*self.processes()]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for each in found:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        return len(found)
+
+    def processes(self) -> Iterator[int]:
+        """All that live, known by their environment at their start."""
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    state = (folder / "stat").read_bytes().rpartition(b") ")[2][:1]
+                    if f"{MARK}={self.mark}".encode() in (folder / "environ").read_bytes() and state not in b"ZX":
+                        yield int(folder.name)
+
+    def servers(self) -> list[int]:
+        """The one that workers are forked from, as soon as it is there."""
+        return [
+            each for each in self.processes() if _parent(each) == self.process.pid and b"forkserver" in _words(each)
+        ]
+
+    def workers(self) -> list[int]:
+        """Processes of trials."""
+        servers = self.servers()
+        return [each for each in self.processes() if _parent(each) in servers]
 
 
-def environment(mark: str) -> dict[str, str]:
-    """Of a run: one thread for each process, and by which mark they are found again."""
-    return {**os.environ, MARK: mark, "OMP_NUM_THREADS": "1"}
+def _parent(process: int) -> int:
+    try:
+        return int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b") ")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _words(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def finish(words: Sequence[str], folder: Path) -> Ended:
-    """Run a command to its end, at the latest after `LONGEST` seconds; end what it has left."""
-    mark = uuid.uuid4().hex
-    with (folder / "errors.txt").open("w+b") as errors:  # a pipe would wait for whoever holds it open
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env={**environment(mark), "PWD": str(folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            start_new_session=True,
-        )
-        try:
-            code: int | None = process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            code = None
-        left = end_all(mark)
-        process.wait()
-        errors.seek(0)
-        return Ended(code, errors.read().decode("utf-8", "replace"), left)
+    """Run a command to its end."""
+    return Running.start(words, folder).ended()
 
 
-def end_all(mark: str) -> int:
-    """Kill the processes with a mark; how many there were. What is just ending gets a moment for that."""
-    deadline = time.monotonic() + 5
-    while (found := [*marked(mark)]) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    for each in found:
-        with suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
-    return len(found)
-
-
-def marked(mark: str) -> Iterator[int]:
-    """The processes with a mark, by their environment at their start."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with suppress(OSError):
-                state = (folder / "stat").read_bytes().rpartition(b") ")[2][:1]
-                if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes() and state not in b"ZX":
-                    yield int(folder.name)
+def said(record: Record) -> str:
+    """What a record says, but for times."""
+    return record.model_dump_json(exclude={"timing": True, "provenance": True, "trained": {"seconds"}})
 
 
 def essence(store: RunDirectory, record: Record) -> str:
     """All of a record that must not depend on when, beside what, and how often it was measured; with the parameters
-    that were learned."""
+    that were learned, and who may read it."""
     learned = digest(store.checkpoint(record.trial)) if record.trained else ""
     mode = oct((store.records / f"{record.id}.json").stat().st_mode)
-    said = record.model_dump_json(exclude={"timing": True, "provenance": True, "trained": {"seconds"}})
-    return f"{said} {record.provenance.settings} {record.provenance.threads} {learned} {mode}"
+    return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {learned} {mode}"
 
 
-def measured(out: Path) -> dict[str, str]:
-    """What the cells of a run directory say, by id."""
-    store = RunDirectory(out)
+def measured(run: Path) -> dict[str, str]:
+    """What all cells of a run directory say, by id."""
+    store = RunDirectory(run)
     return {record.id: essence(store, record) for record in store.read_records()}
+
+
+def unfinished(run: Path) -> int:
+    """Temporary files that are left in a run directory."""
+    return sum(len(temporaries(each)) for each in RunDirectory(run).folders)
+
+
+@dataclass(frozen=True)
+class Clean:
+    """A run in which nothing happened."""
+
+    run: Path
+    asked: Asked
+
+    def of(self, asked: Asked) -> dict[str, str]:
+        """What the cells say of what was asked for, by id."""
+        store = RunDirectory(self.run)
+        return {
+            record.id: essence(store, record)
+            for record in store.read_records()
+            if record.model.label in asked.models and record.task.label in asked.tasks and record.seed < asked.seeds
+        }
+
+
+def innocent(folder: Path, seeds: int) -> Clean:
+    """Run innocent plugins alone."""
+    (folder / "look.py").write_text(LOOK, encoding="utf-8")
+    asked = Asked([each.format(folder=folder) for each in STAGES], seeds=seeds)
+    ended = finish(asked.command(folder / "run"), folder)
+    assert ended.code == 0, ended.errors
+    records = list(RunDirectory(folder / "run").read_records())
+    assert len(records) == asked.trials * sum(STAGES.values())
+    assert {record.model.label for record in records} == {*MODELS}
+    assert {record.task.label for record in records} == {*TASKS}
+    return Clean(folder / "run", asked)
 
 
 @dataclass(frozen=True)
@@ -157,53 +266,38 @@ class Counts:
     own_missing: int = 0
 
 
-def innocent(folder: Path, seeds: int) -> Path:
-    """The run directory of a run in which nothing happens, and the probe that others use as well."""
-    (folder / "look.py").write_text(LOOK, encoding="utf-8")
-    ended = finish(command(folder / "run", _probes(folder), "--seeds", str(seeds)), folder)
-    assert ended.code == 0, ended.errors
-    records = list(RunDirectory(folder / "run").read_records())
-    assert len(records) == seeds * len(MODELS) * len(TASKS) * sum(STAGES.values())
-    assert {record.model.label for record in records} == {*MODELS}
-    assert {record.task.label for record in records} == {*TASKS}
-    return folder / "run"
-
-
-def _probes(folder: Path) -> list[str]:
-    return [each.format(folder=folder) for each in STAGES]
-
-
-def beside(faults: Sequence[Fault], folder: Path, clean: Path, *, jobs: int, seeds: int) -> tuple[Counts, Ended]:
-    """Run innocent plugins beside hostile ones.
+def beside(fault: Fault, folder: Path, clean: Clean, *, jobs: int, small: bool = False) -> tuple[Counts, Ended]:
+    """Run innocent plugins beside a hostile one.
 
     Args:
-        faults: what the hostile ones do.
+        fault: what the hostile one does.
         folder: an empty one.
-        clean: what `innocent` has left.
+        clean: what the innocent ones say alone.
         jobs: trials at a time.
-        seeds: of each trial.
+        small: two or four trials, from this process, instead of as many as there are in `clean`.
     """
-    hostile: dict[str, list[str]] = {"M": [], "T": [], "p": []}
-    for number, fault in enumerate(faults):
-        path = folder / f"hostile{number}.py"
-        path.write_text(fault.source, encoding="utf-8")
-        hostile[fault.plugin].append(f"{path}:{fault.plugin}")
-    asked_probes = [*hostile["p"], *_probes(clean.parent)]
-    models = [MODELS[0], *hostile["M"], *MODELS[1:]][: max(len(MODELS), len(hostile["M"]) + 2)]
-    tasks = [*hostile["T"], *TASKS][: max(len(TASKS), len(hostile["T"]) + 1)]
-    options = [*(word for fault in faults for word in fault.options), "--jobs", str(jobs), "--seeds", str(seeds)]
-    asked = command(folder / "run", asked_probes, *options, models=models, tasks=tasks)
-    ended = finish(asked, folder)
+    path = folder / "hostile.py"
+    path.write_text(fault.source, encoding="utf-8")
+    hostile = {kind: [f"{path}:{kind}"] if fault.plugin == kind else [] for kind in "MTp"}
+    models, tasks, seeds = (MODELS[:2], TASKS[:1], 1) if small else (MODELS, TASKS, clean.asked.seeds)
+    asked = Asked(
+        [*hostile["p"], *clean.asked.probes],
+        [models[0], *hostile["M"], *models[1:]][: len(models) + small],
+        [*hostile["T"], *tasks][: len(tasks) + small],
+        seeds,
+        jobs,
+        fault.limits,
+    )
+    ended = asked.here(folder / "run") if small else finish(asked.command(folder / "run"), folder)
+    return count(fault, asked, folder / "run", clean, ended), ended
 
-    store, before = RunDirectory(folder / "run"), RunDirectory(clean)
-    wanted = {
-        record.id: essence(before, record)
-        for record in before.read_records()
-        if record.model.label in models and record.task.label in tasks and record.seed < seeds
-    }
-    looks = sum(1 if fault.place == "top" else 2 for fault in faults if fault.plugin == "p")  # a broken one has none
-    own = len(models) * len(tasks) * seeds * (sum(STAGES.values()) + looks) - len(wanted)
-    found: Counter[str] = Counter(left=ended.left + sum(len(temporaries(each)) for each in store.folders))
+
+def count(fault: Fault, asked: Asked, run: Path, clean: Clean, ended: Ended) -> Counts:
+    """What became of a run beside a fault."""
+    store, wanted = RunDirectory(run), clean.of(asked)
+    looks = (1 if fault.place == "top" else 2) if fault.plugin == "p" else 0  # one that is broken says of no other
+    own = asked.trials * (sum(STAGES.values()) + looks) - len(wanted)
+    found: Counter[str] = Counter()
     for record in store.read_records(lambda told: None) if store.exists else ():
         if record.id not in wanted:
             found[f"own_{record.status}"] += 1
@@ -211,7 +305,12 @@ def beside(faults: Sequence[Fault], folder: Path, clean: Path, *, jobs: int, see
             found["failed"] += 1
         else:
             found["identical" if essence(store, record) == wanted[record.id] else "different"] += 1
-    found["missing"] = len(wanted) - found["identical"] - found["different"] - found["failed"]
-    found["own_missing"] = own - found["own_ok"] - found["own_failed"]
-    found["endless"] = ended.code is None
-    return Counts(**found), ended
+    counts = Counts(
+        **found,
+        missing=len(wanted) - found["identical"] - found["different"] - found["failed"],
+        own_missing=own - found["own_ok"] - found["own_failed"],
+        endless=int(ended.code is None),
+        left=ended.left + unfinished(run),
+    )
+    assert set(found) <= set(asdict(counts))
+    return counts
