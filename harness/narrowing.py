@@ -11,6 +11,9 @@ from harness.suites import Suite, parse_request
 
 KINDS = ("model", "task", "probe")
 
+MOST_LABELS = 50
+"""Of more, a message names the plugins only, without their arguments."""
+
 
 class Narrowing:
     """The records of some models, tasks and probes.
@@ -67,11 +70,11 @@ class Narrowing:
             names = {_name(label) for label in self.known[kind]}
             for word in words:
                 if word not in self.known[kind] | names | self.aliases[kind]:
-                    there = sorted(self.known[kind] | self.aliases[kind])
+                    several = len(self.known[kind]) > MOST_LABELS
+                    there = sorted((names if several else self.known[kind]) | self.aliases[kind])
+                    guess = did_you_mean(word, [*there, *names])
                     listed = ", ".join(there) or "none"
-                    raise RequestError(
-                        f"this run has no {kind} {word!r}.{did_you_mean(word, there)} There are: {listed}"
-                    )
+                    raise RequestError(f"this run has no {kind} {word!r}.{guess} There are: {listed}")
 
 
 @lru_cache(maxsize=4096)

@@ -25,6 +25,10 @@ CREATE INDEX IF NOT EXISTS by_column ON records ({", ".join(COLUMNS)});
 """
 
 
+MOST_LABELS = 5000
+"""In one query; SQLite takes 32,766 values."""
+
+
 class DamagedError(Exception):
     """The file is no database, or a part of it cannot be read."""
 
@@ -64,8 +68,9 @@ class Packed:
         for kind in narrowing.words if narrowing else ():
             known = (row[0] for row in self._select(f"SELECT DISTINCT {kind} FROM records"))
             found = narrowing.labels(kind, known) if narrowing else []
-            conditions.append(f"{kind} IN ({', '.join('?' * len(found))})")
-            labels += found
+            if len(found) <= MOST_LABELS:  # whoever wants more reads the rest, too, and leaves it out
+                conditions.append(f"{kind} IN ({', '.join('?' * len(found))})")
+                labels += found
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         yield from self._contents(f"{where}ORDER BY id", *labels)
 

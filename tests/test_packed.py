@@ -252,7 +252,7 @@ def test_a_report_of_some_models_shows_them_alone(mixed: Path, words: list[str],
     """By name, label or alias, one or several; of a run of files and of a packed one."""
     shown = CliRunner().invoke(main, ["report", str(mixed), *words, "--format", "json"], catch_exceptions=False)
     assert shown.exit_code == 0, shown.output
-    assert {each["model"]["label"] for each in json.loads(shown.stdout)["records"]} == models
+    assert {each["model"]["label"] for each in json.loads(shown.stdout)} == models
 
 
 def test_a_report_of_some_models_judges_the_claims_about_them(mixed: Path) -> None:
