@@ -64,7 +64,8 @@ class Packed:
         Raises:
             DamagedError: the file cannot be read, or not to its end.
         """
-        conditions, labels = [], []
+        conditions: list[str] = []
+        labels: list[str] = []
         for kind in narrowing.words if narrowing else ():
             known = (row[0] for row in self._select(f"SELECT DISTINCT {kind} FROM records"))
             found = narrowing.labels(kind, known) if narrowing else []

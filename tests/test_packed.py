@@ -210,7 +210,14 @@ def test_what_packs_and_merges_write_is_known(packed: Path) -> None:
     assert {"records.sqlite", "shards", "conflicts"} <= {path.name for path in found["records"].paths}
 
 
-CLAIM = {"probe": "accuracy", "metric": "accuracy", "at": "inside", "reduce": "min", "comparison": ">", "value": 0.5}
+CLAIM: dict[str, Any] = {
+    "probe": "accuracy",
+    "metric": "accuracy",
+    "at": "inside",
+    "reduce": "min",
+    "comparison": ">",
+    "value": 0.5,
+}
 
 
 @pytest.fixture(params=["loose", "packed"])
