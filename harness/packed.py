@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.narrowing import Narrowing
 from harness.schema import Record
 
 COLUMNS = ("model", "task", "probe", "stage", "seed", "status")
@@ -22,6 +23,10 @@ SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS records (id TEXT PRIMARY KEY, {", ".join(COLUMNS)}, content TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_column ON records ({", ".join(COLUMNS)});
 """
+
+
+MOST_LABELS = 5000
+"""In one query; SQLite takes 32,766 values."""
 
 
 class DamagedError(Exception):
@@ -53,13 +58,22 @@ class Packed:
         found = [content for _, content in self._contents("WHERE id = ?", cell_id)]
         return found[0] if found else None
 
-    def read_all(self) -> Iterator[tuple[str, bytes]]:
-        """Every id with its record's JSON, by id.
+    def read_all(self, narrowing: Narrowing | None = None) -> Iterator[tuple[str, bytes]]:
+        """Every id with its record's JSON, by id; only what may be wanted, which the index finds.
 
         Raises:
             DamagedError: the file cannot be read, or not to its end.
         """
-        return self._contents("ORDER BY id")
+        conditions: list[str] = []
+        labels: list[str] = []
+        for kind in narrowing.words if narrowing else ():
+            known = (row[0] for row in self._select(f"SELECT DISTINCT {kind} FROM records"))
+            found = narrowing.labels(kind, known) if narrowing else []
+            if len(found) <= MOST_LABELS:  # whoever wants more reads the rest, too, and leaves it out
+                conditions.append(f"{kind} IN ({', '.join('?' * len(found))})")
+                labels += found
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        yield from self._contents(f"{where}ORDER BY id", *labels)
 
     def add(self, records: Iterable[Record], temporary: Path) -> None:
         """Write a file with these records, in place of those of the same ids, and the others that are here.

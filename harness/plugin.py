@@ -31,11 +31,21 @@ class _InUse:
     @cached_property
     def key(self) -> str:
         """Equal exactly if the same code with the same arguments was asked for, wherever its file is."""
-        use = self.use.model_dump(mode="json", exclude={"label", "alias"})
-        if self.use.file and self.use.digest:
-            del use["name"]
-            use["target"] = f"{self.use.file.name}:{self.use.target.rpartition(':')[2]}"
-        return canonical(use)
+        return canonical(_identifying(self.use))
+
+
+def _identifying(use: PluginUse) -> dict[str, Any]:
+    told = use.model_dump(mode="json", exclude={"label", "alias", "parameters"})
+    if use.file and use.digest:
+        del told["name"]
+        told["target"] = f"{use.file.name}:{use.target.rpartition(':')[2]}"
+    return told
+
+
+def draws_as(use: PluginUse) -> str:
+    """What random generators are named after: what the key is made of, but for the version of the code. So a path that
+    is typed differently draws the same, and so does a plugin that was edited: it can be compared with what it was."""
+    return canonical({name: value for name, value in _identifying(use).items() if name not in ("version", "digest")})
 
 
 @dataclass(frozen=True)

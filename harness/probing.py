@@ -7,7 +7,7 @@ from harness.build import TrialPlugins
 from harness.examples import seeded
 from harness.measurements import ANY, MEASUREMENTS, Measurement
 from harness.needs import unmet
-from harness.plugin import Plugin
+from harness.plugin import Plugin, draws_as
 from harness.schema import Cell
 from harness.subject import Subject
 
@@ -33,7 +33,8 @@ def measure(plugins: TrialPlugins, cell: Cell, subject: Subject) -> list[Measure
         Exception: whatever the probe raises; or what it gave is no measurement.
     """
     # by what is asked, and not by the model: sham positions and swaps are the same for all models
-    subject.generator = seeded("probe", cell.probe.label, cell.trial.task.label, cell.trial.seed, cell.stage)
+    names = draws_as(cell.probe), draws_as(cell.trial.task), cell.trial.seed, cell.stage
+    subject.generator = seeded("probe", *names)
     measurements = look(plugins.probe(cell.probe), subject)
     for measurement in measurements:
         if not isinstance(measurement, MEASUREMENTS):

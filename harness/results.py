@@ -3,20 +3,22 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, get_args
 
 from harness.errors import RequestError, did_you_mean
 from harness.garbage import uncollected
-from harness.matching import matches
+from harness.matching import matches, means
+from harness.narrowing import Narrowing
 from harness.schema import PluginUse, Record
 from harness.seeds import Identity, identity
 from harness.sharding import missing_parts
 from harness.store import CONFLICTS, RunDirectory
-from harness.suites import Suite
+from harness.suites import Selection, Suite
 from harness.vocabulary import STAGES, Format
 
 if TYPE_CHECKING:
@@ -223,28 +225,73 @@ def load(run: str | Path) -> Results:
     return results
 
 
-def read(out: Path, tell: Callable[[str], None]) -> Results:
-    """`load`, where `tell` hears, a sentence each, of what cannot be read: records, or the suite with its claims."""
+def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Results:
+    """`load`, where `tell` hears, a sentence each, of what cannot be read: records, or the suite with its claims.
+
+    Args:
+        out: the run directory.
+        tell: see above.
+        words: of `model`, `task` and `probe`, only those (see `Results.filter`), of which alone records are read as far
+            as the directory allows, and the claims about them.
+
+    Raises:
+        RequestError: there is no run, or nothing of that name in it.
+    """
     store = RunDirectory(out)
-    with uncollected():
-        records = list(store.read_records(tell))
-    suite = None
+    suite, unreadable = None, ""
     try:
         suite = store.read_suite()
     except RequestError as error:
-        tell(f"{error}.")
+        unreadable = f"{error}."
+    narrowing = Narrowing(words, suite) if any(words.values()) else None
+    with uncollected():
+        records = list(store.read_records(tell, narrowing))
+    if unreadable:
+        tell(unreadable)
     if aside := store.suites_set_aside():
         tell(
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )
-    note = " ".join(filter(None, (missing_parts(out), _open(out, records))))
-    return Results(called(records, suite), out, suite, note)
+    note = " ".join(filter(None, (missing_parts(out), _open(store, None if narrowing else records))))
+    results = Results(called(records, suite), out, suite, note)
+    return results if narrowing is None else _narrowed(results, narrowing)
 
 
-def _open(out: Path, records: Iterable[Record]) -> str:
-    """What to tell of cells that a merge found several outcomes of; "" if there are none."""
-    cells = {path.name.split(".")[0] for path in (out / CONFLICTS).glob("*.json")} - {record.id for record in records}
+def _narrowed(results: Results, narrowing: Narrowing) -> Results:
+    """Exactly the records that are wanted, and the claims that speak of them alone.
+
+    Raises:
+        RequestError: there is nothing of that name, or there are no records of all that is named.
+    """
+    narrowing.check()
+    words = narrowing.words
+    only = " and ".join(f"{kind} {' or '.join(each)}" for kind, each in words.items())
+    kept = [r for r in results.records if all(set(some) & set(_said(r, kind)) for kind, some in words.items())]
+    if not kept:
+        raise RequestError(f"this run has no record of {only} together")
+    suite = results.suite
+    if suite is not None:
+        claims = [claim for claim in suite.claims if all(_spoken_of(each, kept) for each in (claim, claim.other()))]
+        suite = suite.model_copy(update={"claims": claims})
+    note = " ".join(filter(None, (f"Only {only}, and claims about nothing else.", results.note)))
+    return Results(tuple(kept), results.out, suite, note)
+
+
+def _spoken_of(selection: Selection | None, records: Iterable[Record]) -> bool:
+    return selection is None or any(means(selection, r.model, r.task, r.probe, r.stage) for r in records)
+
+
+def _open(store: RunDirectory, records: Iterable[Record] | None) -> str:
+    """What to tell of cells that a merge found several outcomes of; "" if there are none.
+
+    Args:
+        store: the run directory.
+        records: what it has; None where not all were read.
+    """
+    cells = {path.name.split(".")[0] for path in (store.path / CONFLICTS).glob("*.json")}
+    if cells:
+        cells -= store.ids() if records is None else {record.id for record in records}
     if not cells:
         return ""
     many = "1 cell has" if len(cells) == 1 else f"{len(cells):,} cells have"

@@ -135,9 +135,17 @@ def _collect(place: _Place, path: Path, name: str, found: dict[str, bytes], plac
     if place.top and place not in places:
         places.append(place)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for imported in _imports(text, package):
+    names = _imports(text, package)
+    for imported in names if place.folder is None else _with_packages(names):
         for where, file in _files(place, imported):
             _collect(where, file, imported, found, places)
+
+
+def _with_packages(names: Iterable[str]) -> set[str]:
+    """The modules, and the packages they are in, which Python imports before them. Not of a package's own modules: it
+    is imported for each of them, and what it holds of other plugins must not decide their ids."""
+    parts = [name.split(".") for name in names]
+    return {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
 
 
 def _files(place: _Place, imported: str) -> Iterator[tuple[_Place, Path]]:

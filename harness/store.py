@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from harness.errors import HarnessError, RequestError
 from harness.files import digest, read_file, remove_abandoned, remove_temporary, replaced, set_aside, write_atomic
+from harness.narrowing import Narrowing
 from harness.packed import DamagedError, Packed
 from harness.schema import SCHEMA_VERSION, Record, Trained
 from harness.suites import Suite
@@ -157,10 +158,13 @@ class RunDirectory:
             packed = self.packed.ids()
         return {*packed, *(path.stem for path in self._record_files())}
 
-    def read_records(self, tell: Callable[[str], None] = _refuse) -> Iterator[Record]:
+    def read_records(
+        self, tell: Callable[[str], None] = _refuse, narrowing: Narrowing | None = None
+    ) -> Iterator[Record]:
         """Every record that can be read, by id.
 
         Args:
+            narrowing: leaves out most of what is not wanted; of what is packed, the index finds the rest.
             tell: called after the last record if some cannot be read: how many, which one first, what to do; once for
                 those of a later version, and once for others.
 
@@ -173,11 +177,15 @@ class RunDirectory:
         unreadable: dict[str, str] = {}
         damaged: list[str] = []
         read, last = 0, None
-        for cell_id, place, content in merge(self._loose(), self._packed(damaged), key=itemgetter(0)):
+        for cell_id, place, content in merge(self._loose(), self._packed(damaged, narrowing), key=itemgetter(0)):
             if cell_id == last:
                 continue
             try:
-                record = _checked(content if isinstance(content, bytes) else read_file(content), cell_id)
+                content = content if isinstance(content, bytes) else read_file(content)
+                if narrowing and not narrowing.fits(content):
+                    last = cell_id
+                    continue
+                record = _checked(content, cell_id)
             except _NewerError as error:
                 newer[cell_id] = place, error
             except (OSError, ValueError) as error:
@@ -205,9 +213,11 @@ class RunDirectory:
     def _loose(self) -> Iterator[tuple[str, str, Path | bytes]]:
         return ((path.stem, str(path), path) for path in self._record_files())
 
-    def _packed(self, damaged: list[str]) -> Iterator[tuple[str, str, Path | bytes]]:
+    def _packed(
+        self, damaged: list[str], narrowing: Narrowing | None = None
+    ) -> Iterator[tuple[str, str, Path | bytes]]:
         try:
-            for cell_id, content in self.packed.read_all():
+            for cell_id, content in self.packed.read_all(narrowing):
                 yield cell_id, f"{self.packed.path}, {cell_id}", content
         except DamagedError as error:
             damaged.append(

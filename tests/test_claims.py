@@ -1,15 +1,19 @@
 """Claims against records: every way to a verdict."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from conftest import SHORT
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from record_factory import claim, curve, record, scores, use
 
 from harness.claims import judge
+from harness.cli import main
 from harness.matching import matches
 from harness.schema import Matrix, PluginUse, Scalar
 from harness.seeds import name_seeds
@@ -411,3 +415,23 @@ def test_a_claim_and_its_opposite_never_both_hold(values: list[float], margin: f
         assert not (above == below == "holds")
     if judge(claim(value=0.5, margin=margin), scores(*values)).verdict == "holds":
         assert above == "holds"
+
+
+def test_a_run_with_an_invalid_claim_is_no_success(tmp_path: Path) -> None:
+    """A misspelt metric: exit code 1, with the claim and the measurements that there are; spelt right it is 0."""
+    path = tmp_path / "claimed.toml"
+    words = ["run", str(path), "--out", str(tmp_path / "run"), "--training", "steps=1", "--examples", "4"]
+    codes = {}
+    for metric in ("acuracy", "accuracy"):
+        path.write_text(
+            f'seeds = 1\n[[experiments]]\nmodels = ["lstm:hidden=2"]\ntasks = ["{SHORT}"]\n[[claims]]\n'
+            f'text = "it recalls"\nprobe = "accuracy"\nmetric = "{metric}"\nat = "inside"\nreduce = "min"\n'
+            'comparison = ">="\nvalue = 0.5\n',
+            encoding="utf-8",
+        )
+        done = CliRunner().invoke(main, words, catch_exceptions=False)
+        codes[metric] = done.exit_code
+        if metric == "acuracy":
+            for part in ("the claim 'it recalls' is invalid", "Did you mean 'accuracy'", "There are: accuracy"):
+                assert part in done.stderr
+    assert codes == {"acuracy": 1, "accuracy": 0}

@@ -238,3 +238,18 @@ def test_the_digest_sees_imports_that_come_later(files: Write, how: str) -> None
 
     assert digest_with("one", "x = 1") != digest_with("two", "x = 2")
     assert digest_with("three", "x = 1") == digest_with("four", "x = 1")
+
+
+@pytest.mark.parametrize(
+    "how", ["import pkg.sub", "from pkg.sub import x", "from pkg import sub", "importlib.import_module('pkg.sub')"]
+)
+def test_the_digest_sees_the_packages_of_what_is_imported(files: Write, how: str) -> None:
+    """Python imports them before it, and they may decide what it is."""
+
+    def digest_with(folder: str, package: str) -> str:
+        files(package, f"{folder}/pkg/__init__.py")
+        files("x = 1", f"{folder}/pkg/sub.py")
+        return digest(files(f"class M:\n    def forward(self):\n        {how}\n", f"{folder}/plugin.py"))
+
+    assert digest_with("one", "scale = 1") != digest_with("two", "scale = 2")
+    assert digest_with("three", "scale = 1") == digest_with("four", "scale = 1")

@@ -196,6 +196,27 @@ def test_a_folder_that_is_moved_or_asked_for_differently_keeps_its_results(
     assert {row["probe"] for row in rows(found.records)} == {"./probe.py:p"}
 
 
+DRAWS = """
+import torch
+from harness import Scalar
+
+def p(subject):
+    yield Scalar(name="value", unit="", value=torch.rand((), generator=subject.generator).item())
+"""
+
+
+def test_what_a_probe_draws_depends_on_no_path(files: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it was typed, another path to the file is the same probe with the same ids; edited, it draws the same."""
+    path = files(DRAWS, "one/probe.py")
+    monkeypatch.chdir(tmp_path / "one")
+    drawn = measured("./probe.py", tmp_path / "a")
+    assert measured(path, tmp_path / "b") == drawn
+    assert len({record.id for run in "ab" for record in harness.load(tmp_path / run)}) == len(drawn) == 2
+    assert drawn[0] != drawn[1]
+    files(f"{DRAWS}# edited", "one/probe.py")
+    assert measured(path, tmp_path / "c") == drawn
+
+
 def ids(*models: str) -> list[str]:
     return [planned.trial.id for planned in make_plan(build_suite(models, SHORT, seeds=1), default_registry()).trials]
 

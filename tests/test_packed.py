@@ -1,5 +1,6 @@
 """Many records in one file: read, resumed, merged and doubted like files of their own."""
 
+import json
 import sqlite3
 import sys
 from contextlib import closing
@@ -11,17 +12,21 @@ from click.testing import CliRunner
 from conftest import SHORT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_factory import curve
 from record_factory import record as make_record
 
 import harness
+from harness import store
 from harness.cleaning import contents
 from harness.cli import main
 from harness.errors import RequestError
 from harness.merging import merge
 from harness.packed import COLUMNS
+from harness.results import read
 from harness.schema import Record, Scalar
 from harness.sharding import remember
 from harness.store import RunDirectory
+from harness.suites import Suite
 
 ASKED: dict[str, Any] = {
     "models": ["lstm:hidden=4"],
@@ -203,3 +208,99 @@ def test_what_packs_and_merges_write_is_known(packed: Path) -> None:
     found = contents(packed)
     assert not found["other"].paths
     assert {"records.sqlite", "shards", "conflicts"} <= {path.name for path in found["records"].paths}
+
+
+CLAIM: dict[str, Any] = {
+    "probe": "accuracy",
+    "metric": "accuracy",
+    "at": "inside",
+    "reduce": "min",
+    "comparison": ">",
+    "value": 0.5,
+}
+
+
+@pytest.fixture(params=["loose", "packed"])
+def mixed(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A run of two models, one of them in two configurations, with an alias and claims."""
+    claims = [
+        {"text": "of the small one", "model": "lstm:hidden=2"} | CLAIM,
+        {"text": "of both", "model": "lstm:hidden=2", "than": {"model": "tiny"}} | {**CLAIM, "value": None},
+    ]
+    models = [*({"name": "lstm", "hidden": n} for n in (2, 3)), {"name": "gru", "hidden": 2, "alias": "tiny"}]
+    suite = Suite.model_validate({"name": "run", "experiments": [{"models": models}], "claims": claims})
+    place = RunDirectory(tmp_path)
+    place.create()
+    place.write_suite(suite)
+    made = [
+        make_record(curve([0.5], [1.0], name="accuracy"), model=model, seed=seed)
+        for model in ("lstm:hidden=2", "lstm:hidden=3", "gru:hidden=2")
+        for seed in range(3)
+    ]
+    made = [record.model_copy(update={"id": f"{number:016x}"}) for number, record in enumerate(made)]
+    if request.param == "packed":
+        place.pack(made)
+    else:
+        for each in made:
+            place.write_record(each)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "models"),
+    [
+        (["--model", "lstm"], {"lstm:hidden=2", "lstm:hidden=3"}),
+        (["-m", "lstm:hidden=2"], {"lstm:hidden=2"}),
+        (["-m", "lstm:hidden=2", "-m", "tiny", "-p", "accuracy"], {"lstm:hidden=2", "gru:hidden=2"}),
+        (["-t", "recall"], {"lstm:hidden=2", "lstm:hidden=3", "gru:hidden=2"}),
+    ],
+)
+def test_a_report_of_some_models_shows_them_alone(mixed: Path, words: list[str], models: set[str]) -> None:
+    """By name, label or alias, one or several; of a run of files and of a packed one."""
+    shown = CliRunner().invoke(main, ["report", str(mixed), *words, "--format", "json"], catch_exceptions=False)
+    assert shown.exit_code == 0, shown.output
+    assert {each["model"]["label"] for each in json.loads(shown.stdout)} == models
+
+
+def test_a_report_of_some_models_judges_the_claims_about_them(mixed: Path) -> None:
+    """A claim that compares one of them with another model has nothing to compare."""
+    narrowed = read(mixed, print, {"model": ["lstm"]})
+    assert narrowed.suite is not None
+    assert [claim.text for claim in narrowed.suite.claims] == ["of the small one"]
+    assert "Only model lstm" in narrowed.note
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"model": ["gpt"]}, ["no model 'gpt'", "gru:hidden=2, lstm:hidden=2, lstm:hidden=3, tiny"]),
+        ({"model": ["lsmt"]}, ["no model 'lsmt'", "Did you mean"]),
+        ({"model": ["lstm"], "task": ["copy"]}, ["no task 'copy'", "There are: recall"]),
+    ],
+)
+def test_a_report_of_an_unknown_model_names_those_that_there_are(
+    mixed: Path, words: dict[str, list[str]], said: list[str]
+) -> None:
+    """It is a wrong request."""
+    with pytest.raises(RequestError) as caught:
+        read(mixed, print, words)
+    for part in said:
+        assert part in str(caught.value)
+
+
+def test_a_report_of_one_packed_model_reads_its_records_alone(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through the index, whatever else the file holds."""
+    seen: list[str] = []
+    read_one = store._checked
+
+    def checked(content: bytes, cell: str) -> Record:
+        seen.append(cell)
+        return read_one(content, cell)
+
+    monkeypatch.setattr(store, "_checked", checked)
+    assert len(read(mixed, print, {"model": ["tiny"]})) == len(seen) == 3
+    path = mixed / "records.sqlite"
+    if path.exists():
+        with closing(sqlite3.connect(path)) as database:
+            plan = database.execute("EXPLAIN QUERY PLAN SELECT content FROM records WHERE model IN ('a', 'b')")
+            assert "USING INDEX by_column" in " ".join(str(row) for row in plan)

@@ -134,7 +134,10 @@ def run(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
             f"Show them again: harness report {out}   (as data: --format csv; as a page: --format html --out page.html)"
         )
-    context.exit(1 if any(record.status == "failed" for record in results) else 0)
+    wrong = _invalid_claims(results)
+    for verdict in wrong:
+        say(f"Error: the claim {verdict.claim.text!r} is invalid: {verdict.explanation}", error=True)
+    context.exit(1 if wrong or any(record.status == "failed" for record in results) else 0)
 
 
 @click.command()
@@ -148,6 +151,14 @@ def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]
         named = " ".join(f"--model {model}" for model in models)
         raise RequestError(f"bench times the models of its own suite; for others: harness run {named} --probe speed")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
+
+
+def _invalid_claims(results: Any) -> list[Any]:
+    """Verdicts on claims that name what was measured otherwise: the suite has to be put right."""
+    from harness.report.verdicts import judged
+
+    verdicts = (judged(claim, results.records, results.suite) for claim in results.suite.claims)
+    return [verdict for verdict in verdicts if verdict.verdict == "invalid claim"]
 
 
 def _print_plan(plan: Any, out: Path) -> None:

@@ -14,11 +14,25 @@ from harness.vocabulary import FORMATS
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice((*FORMATS, "html")), default="text", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Write it into this file, instead of to standard output.")
-def report(directory: Path, form: str, out: Path | None) -> None:
+@click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeat for several.")
+@click.option("-t", "--task", "tasks", multiple=True, metavar="NAME", help="Only this task.")
+@click.option("-p", "--probe", "probes", multiple=True, metavar="NAME", help="Only this probe.")
+def report(
+    directory: Path,
+    form: str,
+    out: Path | None,
+    models: tuple[str, ...],
+    tasks: tuple[str, ...],
+    probes: tuple[str, ...],
+) -> None:
     """Show a finished run again. RUN is its directory.
+
+    NAME is a name (gpt: all its configurations), a label (gpt:position=none) or an alias. Of a packed run only what is
+    named is read.
 
     \b
     harness report runs/recall
+    harness report runs/recall --model gpt:position=none --probe accuracy
     harness report runs/recall --format html --out page.html
     """
     from harness.results import read
@@ -28,7 +42,7 @@ def report(directory: Path, form: str, out: Path | None) -> None:
     if form == "html" and out is None:
         raise RequestError("a page goes into a file; say which, for example --out page.html")
     unreadable: list[str] = []
-    results = read(directory, unreadable.append)
+    results = read(directory, unreadable.append, {"model": models, "task": tasks, "probe": probes})
     if results.records or not unreadable:
         if out is None:
             click.echo(rendered(results, results.suite, form))

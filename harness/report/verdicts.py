@@ -20,7 +20,7 @@ from harness.suites import Claim, Selection, Suite, format_arguments
 
 def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
     """The claims with their verdicts, and one line that counts them."""
-    verdicts = [_judged(claim, records, suite) for claim in suite.claims]
+    verdicts = [judged(claim, records, suite) for claim in suite.claims]
     columns = [Column("verdict", [v.verdict for v in verdicts], "label")]
     if compact:
         columns.append(Column("claim", [_all_of_it(v) for v in verdicts], "text"))
@@ -36,7 +36,8 @@ def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) 
     return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(verdicts))]
 
 
-def _judged(claim: Claim, records: list[Record], suite: Suite) -> Verdict:
+def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Verdict:
+    """The verdict on a claim of a suite, whatever its records are."""
     try:
         return judge(claim, records, range(suite.seeds))
     except Exception as error:  # a report shows what it can
