@@ -94,7 +94,7 @@ def test_states_are_those_of_the_module(kind: str, options: dict[str, Any]) -> N
         out = model(x)
     final = model.final
     layers = states_of(model, x)
-    rnn = model.inside["deep"]
+    rnn: Any = model.inside["deep"]
     assert isinstance(rnn, nn.RNNBase)
     directions = 2 if rnn.bidirectional else 1
     assert len(layers) == rnn.num_layers * directions
