@@ -31,7 +31,7 @@ def largest(a: Tensor, b: Tensor) -> float:
 def test_without_peepholes_the_cell_written_by_hand_is_the_lstm_of_torch() -> None:
     """With the same weights, and p = 0; with p, the output gate sees the cell of its own step."""
     torch.manual_seed(0)
-    hand, fused = LSTM(11, hidden=5, peephole=True), LSTM(11, hidden=5)
+    hand, fused = LSTM(11, hidden=5, peephole=True).double(), LSTM(11, hidden=5).double()
     rnn: Any = fused.rnn
     cell: Any = hand.rnn.cells[0]  # type: ignore[index, union-attr]
     with torch.no_grad():

@@ -171,10 +171,10 @@ class _Session:
     def _ran(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """After a call of a recurrent module: made again in the open, compared and recorded."""
         call = kind_of(module)(path, module, args, kwargs, output)
-        number, offset = self._place(call, len(call.outputs))
+        own = call.outputs
+        number, offset = self._place(call, len(own))
         touched: list[tuple[int, int]] = []
         opened = call.run(self._change(call, number, offset, touched))
-        own = call.outputs
         if not any(strand % call.directions for strand, _ in touched):  # what reads backward touches all
             whole = min((position + 1 for _, position in touched), default=own.shape[1])
             agree(path or type(module).__name__, own[:, :whole], opened.outputs[:, :whole], call.run)
