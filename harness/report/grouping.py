@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from harness.labels import short_labels
+from harness.labels import full_labels, short_labels
 from harness.matching import matches
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
@@ -158,6 +158,17 @@ def names(records: Iterable[Record], kind: str, suite: Suite | None = None) -> d
 
     labels = short_labels(distinct.values())
     return {key: labels[key] for key in sorted(distinct, key=order)}
+
+
+def spelled_out(records: Iterable[Record]) -> dict[str, str]:
+    """What a user would type for each model, task and probe whose label is shorter, by that."""
+    records = list(records)
+    found: dict[str, str] = {}
+    for kind in ("model", "task", "probe"):
+        uses = [getattr(record, kind) for record in records]
+        full = full_labels(uses)
+        found |= {label: full[key] for key, label in short_labels(uses).items() if label != full[key]}
+    return found
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
