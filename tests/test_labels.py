@@ -1,13 +1,16 @@
 """What plugins are called: short, never two alike, and the same in whatever order they come."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from record_factory import use
+from record_factory import record, use
 
+from harness.errors import RequestError
 from harness.labels import full_labels, short_labels
+from harness.results import Results
 from harness.schema import PluginUse
 
 LONG = "/data/checkpoints/2026"
@@ -134,3 +137,13 @@ def test_no_two_plugins_are_called_alike_in_whatever_order(uses: list[PluginUse]
         found = labels(uses)
         assert len({*found.values()}) == len(found)
         assert found == labels(shuffled)
+
+
+def test_results_are_found_by_what_tables_call_them() -> None:
+    """As well as by name and in full."""
+    path = f"{LONG}/tiny"
+    results = Results((record(model=f"hf:path={path}"), record(model="lstm")), Path("run"))
+    for asked in ("tiny", "hf", f"hf:path={path}"):
+        assert [each.model.name for each in results.filter(model=asked)] == ["hf"]
+    with pytest.raises(RequestError, match="tiny"):
+        results.filter(model="tinny")

@@ -36,6 +36,8 @@ class Row:
     """By seed, whatever their outcome."""
     conditions: dict[str, str]
     """The settings in which the rows of its table differ, as far as the label does not tell them."""
+    model: str
+    """What the model is called, however it was trained."""
 
     @property
     def marked(self) -> str:
@@ -135,10 +137,10 @@ def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:
             values = {name: known[name] for name in names if name in known}
             if apart:
                 note = f" ({format_arguments(values)})" if values else ""
-                own.append(Row(model + note, _by_seed(records), {}))
+                own.append(Row(model + note, _by_seed(records), {}, model))
             else:
                 texts = {name: written(values[name]) if name in values else "" for name in told}
-                own.append(Row(model, _by_seed(records), texts))
+                own.append(Row(model, _by_seed(records), texts, model))
         rows += sorted(own, key=lambda row: _natural(row.label))
     return rows
 
