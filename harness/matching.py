@@ -48,7 +48,7 @@ def matches(request: Request | None, use: PluginUse) -> bool:
         return True
     if request.name != use.name and not (_qualifies(request.name, use) or _leads_to(request.name, use)):
         return False
-    differing = _differing_arguments(use.label)
+    differing = label_arguments(use.label)
     return differing.keys() <= request.arguments.keys() and all(
         any(name in known and _same(value, known[name]) for known in (use.arguments, differing))
         for name, value in request.arguments.items()
@@ -74,7 +74,8 @@ def _leads_to(name: str, use: PluginUse) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _differing_arguments(label: str) -> dict[str, Any]:
+def label_arguments(label: str) -> dict[str, Any]:
+    """The arguments in a label: those that differ from their defaults."""
     with suppress(RequestError):  # of a label that nobody could have typed
         arguments: dict[str, Any] = parse_request(label)["arguments"]
         return arguments

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from harness.errors import RequestError, did_you_mean
 from harness.garbage import uncollected
+from harness.labels import short_labels
 from harness.matching import matches, means
 from harness.narrowing import Narrowing
 from harness.schema import PluginUse, Record
@@ -57,7 +58,7 @@ class Results:
         seed: int | None = None,
     ) -> "Results":
         """The records that fit. Plugins are named (`gpt`: all its configurations), labelled (`gpt:position=none`) or
-        called by their alias; a list of names takes those of any.
+        called by their alias, or as tables call them; a list of names takes those of any.
 
         Raises:
             RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
@@ -67,15 +68,20 @@ class Results:
         whole = self.unfiltered or self.records
         fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
         values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
+        short = {
+            kind: short_labels(getattr(record, kind) for record in whole)
+            for kind in ("model", "task", "probe")
+            if kind in values
+        }
         for name, value in ((name, value) for name, several in values.items() for value in several):
-            known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name)})
+            known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name, short)})
             if value not in known:
                 words = [str(each) for each in known]
                 guess = did_you_mean(str(value), words)
                 if name == "seed":
                     guess = f" A seed is a number: seed={value}." if str(value) in words else ""
                 raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
-        kept = [r for r in self.records if all(set(some) & set(_said(r, name)) for name, some in values.items())]
+        kept = [r for r in self.records if all(set(some) & {*_said(r, name, short)} for name, some in values.items())]
         return replace(self, records=tuple(kept), unfiltered=whole)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -161,6 +167,12 @@ class Results:
             return None
 
 
+def check_libraries() -> None:
+    """Raises RequestError where the libraries for pages are missing; how to get them."""
+    with _needed_for("a page", "page"):
+        import harness.page  # noqa: F401
+
+
 @contextmanager
 def _needed_for(what: str, extra: str) -> Iterator[None]:
     """Around an import that not everybody has installed.
@@ -175,12 +187,13 @@ def _needed_for(what: str, extra: str) -> Iterator[None]:
         raise RequestError(f"{what} needs {error.name}, which is not installed: pip install {missing}") from None
 
 
-def _said(record: Record, name: str) -> tuple[Any, ...]:
-    """What a record has by that name: for a plugin its name, its label and its alias."""
+def _said(record: Record, name: str, short: Mapping[str, Mapping[Identity, str]]) -> tuple[Any, ...]:
+    """What a record has by that name: for a plugin its name, its label, what tables call it and its alias."""
     value = getattr(record, name)
     if not isinstance(value, PluginUse):
         return (value,)
-    return (value.name, value.label, value.alias) if value.alias else (value.name, value.label)
+    found = (value.name, value.label, short[name][identity(value)])
+    return (*found, value.alias) if value.alias else found
 
 
 def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:

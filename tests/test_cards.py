@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from record_factory import curve, record
 
-from harness.report.cards import QUESTIONS, Answer, Card, cards
+from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card, cards
 from harness.report.grouping import group
 from harness.schema import Record, Scalar
 
@@ -150,12 +150,18 @@ def test_cost_is_neither_good_nor_bad() -> None:
 
 
 def test_a_card_for_each_model_on_each_task() -> None:
-    """In the order of the report, with all questions in order, and no answer for a model that failed."""
+    """In the order of the report, with all questions in order; a model that failed has one that says so."""
     records = [
         *learned("learned", "learned", "learned"),
         *(record(said("worst_inside", 1.0, "learned"), task="noise", seed=s) for s in range(3)),
         *(record(failed="it broke", model="gpt", seed=s) for s in range(3)),
     ]
     found = cards(group(records))
-    assert [(each.model, each.task) for each in found] == [("lstm", "noise"), ("lstm", "recall")]
+    assert [(each.model, each.task) for each in found] == [
+        ("lstm", "noise"),
+        ("gpt", "recall"),
+        ("lstm", "recall"),
+    ]
+    assert {found[1].answers[name].word for name in ("learns", "extrapolates")} == {"failed"}
+    assert found[1].answers["looks"] is NOT_MEASURED
     assert all(tuple(each.answers) == tuple(QUESTIONS) for each in found)

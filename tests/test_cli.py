@@ -44,6 +44,47 @@ def test_a_run_ends_with_a_table_and_the_next_command() -> None:
     assert result.stderr == ""  # no progress bar where there is no terminal
 
 
+def test_a_run_offers_its_page_or_writes_it() -> None:
+    """`--page` alone writes into the run directory, and says where."""
+    pytest.importorskip("altair", reason="a page needs the extra `page`")
+    words = ("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK)
+    offered = harness(*words).stdout.strip().split("\n")[-1]
+    assert "harness report there --format html --out page.html" in offered
+    for place, file in (([], Path("there/page.html")), (["here.html"], Path("here.html"))):
+        result = harness(*words, "--page", *place)
+        assert result.exit_code == 0
+        assert str(file) in result.stdout.strip().split("\n")[-1]
+        assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    data = harness(*words, "--format", "csv", "--page")
+    assert "page" not in data.stdout
+    assert "there/page.html" in data.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        (["missing/page.html"], "there is no folder 'missing'"),
+        (["folder.html"], "could not be written"),
+        (["page.txt"], "does not end in .html"),
+        ([], "sequence-harness[page]"),
+    ],
+)
+def test_a_page_that_cannot_be_written_is_refused_before_anything_runs(
+    place: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is trained for it; `--page` before a suite does not take that for its file."""
+    pytest.importorskip("altair", reason="a page needs the extra `page`")
+    Path("folder.html").mkdir()
+    if not place:
+        for name in [name for name in sys.modules if name.startswith(("harness.page", "altair"))]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "altair", None)
+    result = harness("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK, "--page", *place)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert not Path("there").exists()
+
+
 def test_report_shows_a_finished_run_again() -> None:
     """The same tables, from the records alone."""
     ran = harness("run", "--model", "lstm:hidden=8", "--out", "there", *QUICK)

@@ -33,7 +33,7 @@ def _ways(group: Group) -> list[str]:
     """The settings in which one and the same model was trained in several ways."""
     models: dict[str, list[Record]] = {}
     for row in group.measured:
-        models.setdefault(row.ok[0].model.called, []).append(row.ok[0])
+        models.setdefault(row.model, []).append(row.ok[0])
     return list(dict.fromkeys(name for found in models.values() for name in differing(map(conditions, found))))
 
 
@@ -74,7 +74,7 @@ def _cells(row: Row, names: list[str]) -> list[dict[str, Any]]:
             values = [conditions(record).get(name) for name in names]
             found.append(
                 {
-                    "model": record.model.called,
+                    "model": row.model,
                     "way": ", ".join(written(value) for value in values),
                     "order": [
                         str(type(value)) + f"{value:020.10f}" if isinstance(value, float | int) else str(value)

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import os
 import sys
 from contextlib import redirect_stdout
 from io import TextIOWrapper
@@ -13,6 +14,9 @@ import click
 from harness.errors import RequestError
 from harness.safe import visible_lines
 
+DEFAULT_PAGE = ":in the run directory:"
+"""What `--page` means without a file."""
+
 
 class Folder(click.Path):
     """A folder to write to; `Path("")` would be the current one."""
@@ -23,6 +27,18 @@ class Folder(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             self.fail("it is empty; name a folder, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class PageFile(click.Path):
+    """A page to write. `--page` may stand alone, and would take the next word for its file, for example a suite."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if str(value) != DEFAULT_PAGE and Path(value).suffix != ".html":
+            self.fail(f"{str(value)!r} does not end in .html; without a file, write --page last", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -42,6 +58,32 @@ def sections_of(records: Any) -> Any:
     with redirect_stdout(sys.stderr):
         sections = default_registry().notify("harness_report_sections", failed.append, records=list(records))
     return sections + [(text.partition(":")[0], f"this section could not be drawn: {text}") for text in failed]
+
+
+def checked_page(page: Path, out: Path) -> Path:
+    """Where a page goes that is asked for with a run, before anything runs.
+
+    Raises:
+        RequestError: the libraries for pages are missing, or the file could not be written.
+    """
+    from harness.results import check_libraries
+
+    check_libraries()
+    if str(page) == DEFAULT_PAGE:
+        page = out / "page.html"
+        folder = next(each for each in page.parents if each.exists())  # what is missing, a run makes
+    else:
+        folder = page.parent
+        check_folder(page)
+    if page.is_dir() or not folder.is_dir() or not os.access(page if page.exists() else folder, os.W_OK):
+        raise RequestError(f"the page {str(page)!r} could not be written; choose another place: --page FILE.html")
+    return page
+
+
+def check_folder(path: Path) -> None:
+    """Raises RequestError where a file's folder is missing."""
+    if not path.parent.is_dir():
+        raise RequestError(f"there is no folder {str(path.parent)!r} to write {path.name!r} into; make it first")
 
 
 def write_page(results: Any, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import Folder, counted, rendered, say
+from harness.cli.common import DEFAULT_PAGE, Folder, PageFile, checked_page, counted, rendered, say, write_page
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
 
@@ -58,6 +58,14 @@ from harness.vocabulary import FORMATS, STAGES
 @click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
+@click.option(
+    "--page",
+    type=PageFile(),
+    is_flag=False,
+    flag_value=DEFAULT_PAGE,
+    metavar="[FILE.html]",
+    help="Write a page with charts too  [default: page.html in the run directory].",
+)
 @click.pass_context
 def run(
     context: click.Context,
@@ -80,6 +88,7 @@ def run(
     shard: str | None,
     dry_run: bool,
     form: str,
+    page: Path | None,
 ) -> None:
     """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes.
 
@@ -119,6 +128,7 @@ def run(
             memory=memory,
             shard=shard,
         )
+    page = checked_page(page, out) if page else None
     if dry_run:
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
@@ -132,8 +142,13 @@ def run(
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
-            f"Show them again: harness report {out}   (as data: --format csv; as a page: --format html --out page.html)"
+            f"Show them again: harness report {out}   (as data: --format csv)"
         )
+    if page:
+        write_page(results, page)
+        say(f"As a page: {page}", error=form != "text")
+    elif form == "text":
+        say(f"As a page, with charts: harness report {out} --format html --out page.html")
     wrong = _invalid_claims(results)
     for verdict in wrong:
         say(f"Error: the claim {verdict.claim.text!r} is invalid: {verdict.explanation}", error=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import counted, rendered, say, write_file, write_page
+from harness.cli.common import check_folder, counted, rendered, say, write_file, write_page
 from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS
 
@@ -37,8 +37,8 @@ def report(
     """
     from harness.results import read
 
-    if out is not None and not out.parent.is_dir():
-        raise RequestError(f"there is no folder {str(out.parent)!r} to write {out.name!r} into; make it first")
+    if out is not None:
+        check_folder(out)
     if form == "html" and out is None:
         raise RequestError("a page goes into a file; say which, for example --out page.html")
     unreadable: list[str] = []

@@ -23,6 +23,7 @@ from harness.page.explorer import explorer
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
 from harness.report.elements import Heading
+from harness.report.grouping import spelled_out
 from harness.report.numbers import count
 from harness.schema import Record
 
@@ -60,6 +61,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             cards=found[:MOST_CARDS],
             more_cards=max(0, len(found) - MOST_CARDS),
             looks=view.looks,
+            full=spelled_out(kept),
             charts=list(_charts(view)),
             patterns=Markup(patterns) if patterns != "[]" else "",
             left_out=left_out,
@@ -83,6 +85,7 @@ def render_snippet(view: View) -> str:
             questions=QUESTIONS,
             cards=found[:MOST_IN_NOTEBOOK],
             looks=view.looks,
+            full=spelled_out(view.kept),
             charts=list(islice(_charts(view), 1)),
             css=Markup(_scoped(_text("page.css"))),
         )

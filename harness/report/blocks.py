@@ -5,17 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from textwrap import shorten
 
+from harness.report.card_table import card_blocks, explained
+from harness.report.cards import Card, cards
 from harness.report.curves import TABLES
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
-from harness.report.grouping import IN_WORDS, Group, Row, group
+from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
 from harness.report.layout import Column
 from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
-from harness.safe import visible
+from harness.safe import bounded, visible
 from harness.schema import Record, Scalar
-from harness.seeds import FEW_SEEDS, current, name_seeds, summarise
+from harness.seeds import FEW_SEEDS, current, identity, name_seeds, summarise
 from harness.suites import Suite
 
 LONGEST_REASON = 400
@@ -58,6 +60,8 @@ def _parts(
         yield Paragraph(suite.summary)
     kept, older = current(records)
     groups = group(kept, suite)
+    found = [*_cards(groups)]
+    yield from drawn(lambda: card_blocks(found))
     yield Paragraph(_overview(kept, older))
     if note:
         yield Paragraph(note)
@@ -66,12 +70,25 @@ def _parts(
     results = [block for each in groups for block in _group(each, ascii)]
     yield from results
     tables = [block for block in results if isinstance(block, Table)]
-    yield from drawn(lambda: _titled("How to read this", _items(legend(groups, tables))))
+    yield from drawn(lambda: _titled("How to read this", _items([*explained(found), *legend(groups, tables)])))
     yield from drawn(lambda: _titled("Notes", _said(kept, _notes)))
+    yield from drawn(lambda: _titled("Labels", _items(_labels(kept))))
     if suite and suite.claims:
         yield from drawn(lambda: claim_blocks(suite, kept, compact=compact))
     for section in sections:
         yield from drawn(partial(_section, section))
+
+
+def _cards(groups: Sequence[Group]) -> list[Card]:
+    try:
+        return cards(groups)
+    except Exception:  # of numbers that are none of a probe's own; the tables show what they are
+        return []
+
+
+def _labels(kept: list[Record]) -> list[str]:
+    """Labels that are shorter than what a user types."""
+    return [f"{label} = {bounded(full, LONGEST_REASON)}" for label, full in spelled_out(kept).items()]
 
 
 def _settings(kept: list[Record], groups: Sequence[Group], suite: Suite | None) -> Iterator[Block]:
@@ -137,10 +154,11 @@ def _timed(row: Row) -> bool:
 def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[Block]:
     """What records say of their model on their task, once: with the seeds it concerns, if these are not all; of all
     models on a task together, if they say the same; several things of one model under its name."""
+    called = {kind: names(kept, kind) for kind in ("model", "task")}
     seeds: dict[str, dict[str, set[int]]] = {}
     said: dict[tuple[str, str], dict[str, set[int]]] = {}
     for record in kept:
-        task, model = record.task.called, record.model.called
+        task, model = called["task"][identity(record.task)], called["model"][identity(record.model)]
         seeds.setdefault(task, {}).setdefault(model, set()).add(record.seed)
         for text in of(record):
             said.setdefault((task, text), {}).setdefault(model, set()).add(record.seed)

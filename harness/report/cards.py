@@ -97,16 +97,29 @@ def cards(groups: Sequence[Group]) -> list[Card]:
     places = dict.fromkeys((group.task, row.label) for group in groups for row in group.rows)
     found = []
     for task, model in places:
-        rows = {
-            (group.measured[0].ok[0].probe.name, group.stage): row
+        every = [
+            (row.records[0].probe.name, group.stage, row)
             for group in reversed(groups)
-            if group.task == task and group.measured
-            for row in group.measured
+            if group.task == task
+            for row in group.rows
             if row.label == model
-        }
-        if rows:
-            found.append(Card(model, task, {name: question.answer(rows) for name, question in QUESTIONS.items()}))
+        ]
+        rows = {(probe, stage): row for probe, stage, row in every if row.ok}
+        missing = {probe: row for probe, _, row in every if not row.ok}
+        answers = {name: question.answer(rows) for name, question in QUESTIONS.items()}
+        for name, answer in answers.items():
+            if answer is NOT_MEASURED:
+                answers[name] = _why_not([missing[probe] for probe in QUESTIONS[name].probes if probe in missing])
+        found.append(Card(model, task, answers))
     return found
+
+
+def _why_not(missing: Sequence[Row]) -> Answer:
+    """What became of the probes that would have answered."""
+    if not missing:
+        return NOT_MEASURED
+    failed = any(record.status == "failed" for row in missing for record in row.records)
+    return Answer("failed" if failed else "skipped")
 
 
 Rows = dict[tuple[str, str], Row]
@@ -210,17 +223,23 @@ class Question(NamedTuple):
 
     asks: str
     """The question in full."""
+    probes: tuple[str, ...]
+    """Those that can answer it."""
     answer: Callable[[Rows], Answer]
     """The rule that answers it."""
+    judges: bool = True
+    """Whether an answer is praise or blame, or stays undecided."""
 
 
 QUESTIONS = {
-    "learns": Question("Does it answer within the trained range?", _learns),
-    "reaches": Question("Does gradient arrive from the farthest trained place?", _reaches),
-    "looks": Question("Does a head look at the cue?", _looks),
-    "relies": Question("Does the answer depend on the cue?", _relies),
-    "extrapolates": Question("Does it answer beyond the trained range?", _extrapolates),
-    "costs": Question("How does time grow with length?", _costs),
+    "learns": Question("Does it answer within the trained range?", ("accuracy",), _learns),
+    "reaches": Question("Does gradient arrive from the farthest trained place?", ("grad_reach",), _reaches),
+    "looks": Question("Does a head look at the cue?", ("attention_to_subject",), _looks),
+    "relies": Question("Does the answer depend on the cue?", ("edge_cut", "input_swap"), _relies),
+    "extrapolates": Question(
+        "Does it answer beyond the trained range?", ("accuracy", "position_extrapolation"), _extrapolates
+    ),
+    "costs": Question("How does time grow with length?", ("speed",), _costs, judges=False),
 }
 """In the order of columns."""
 

@@ -50,6 +50,8 @@ class Table:
     notes: list[str] = field(default_factory=list)
     whole: bool = False
     """Whether it must stay one table, because it is mostly prose."""
+    narrow: list[Column] = field(default_factory=list)
+    """The same with less in it, for where it would be too wide."""
 
 
 Block = Heading | Paragraph | Items | Verbatim | Table
@@ -73,7 +75,8 @@ def in_safety(block: Block) -> Block:
     obeys, and cells and titles of bounded length. (Lines in cells of text are those of the report itself.)"""
     if isinstance(block, Table):
         notes = [sentence(note) for note in block.notes]
-        return replace(block, columns=[*map(_safe, block.columns)], title=_title(block.title), notes=notes)
+        columns, narrow = ([*map(_safe, each)] for each in (block.columns, block.narrow))
+        return replace(block, columns=columns, narrow=narrow, title=_title(block.title), notes=notes)
     if isinstance(block, Items):
         return Items([*map(sentence, block.items)])
     if isinstance(block, Verbatim):
@@ -99,7 +102,10 @@ def _safe(column: Column) -> Column:
 def in_ascii(block: Block) -> Block:
     """The same without the one sign of reports that some terminals lack. (Labels and messages are the user's own.)"""
     if isinstance(block, Table):
-        return replace(block, columns=[replace(c, cells=[*map(_plain, c.cells)]) for c in block.columns])
+        columns, narrow = (
+            [replace(c, cells=[*map(_plain, c.cells)]) for c in each] for each in (block.columns, block.narrow)
+        )
+        return replace(block, columns=columns, narrow=narrow)
     if isinstance(block, Items):
         return Items([*map(_plain, block.items)])
     return block

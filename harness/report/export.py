@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from harness.labels import aliases, full_labels
 from harness.registry import describe
-from harness.report.grouping import names
 from harness.safe import spreadsheet
-from harness.schema import Record, Training
-from harness.seeds import current, identity
+from harness.schema import PluginUse, Record, Training
+from harness.seeds import Identity, current, identity
 
 COLUMNS = (
     "model",
@@ -55,8 +55,8 @@ NOT_WRITTEN = "this record could not be written"
 def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
     """One dictionary for each number of each seed, ready for a data frame.
 
-    Superseded records are left out and plugins are named as in the tables. A skipped or failed record, or one without
-    measurements, is one row without a value, with the reason in `message`.
+    Superseded records are left out; plugins are named by their alias or in full. A skipped or failed record, or one
+    without measurements, is one row without a value, with the reason in `message`.
     """
     return list(iterate(records))
 
@@ -64,7 +64,7 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> Iterator[dict[str, Any]]:
     """`rows`, one at a time, with texts as they are to be written."""
     kept, _ = current(records)
-    called = {kind: names(kept, kind) for kind in ("model", "task", "probe")}
+    called = {kind: _names(getattr(record, kind) for record in kept) for kind in ("model", "task", "probe")}
     for record in kept:
         own = {kind: found[identity(getattr(record, kind))] for kind, found in called.items()}
         cell = dict.fromkeys(COLUMNS) | own | {"stage": record.stage, "seed": record.seed, "status": record.status}
@@ -72,6 +72,12 @@ def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> I
             yield from _rows(record, cell, written)
         except Exception as error:  # the others are still to come
             yield _each(cell | {"record": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"}, written)
+
+
+def _names(uses: Iterable[PluginUse]) -> dict[Identity, str]:
+    """For programs, which have room: by alias, or else in full."""
+    uses = list(uses)
+    return full_labels(uses) | aliases(uses)
 
 
 def _each(cells: dict[str, Any], written: Callable[[str], str]) -> dict[str, Any]:

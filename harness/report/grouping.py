@@ -1,12 +1,12 @@
 """Records in order: what was measured together, which are seeds of one another, and how to call them."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import TypeVar
 
+from harness.labels import full_labels, short_labels
 from harness.matching import matches
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
@@ -36,6 +36,8 @@ class Row:
     """By seed, whatever their outcome."""
     conditions: dict[str, str]
     """The settings in which the rows of its table differ, as far as the label does not tell them."""
+    model: str
+    """What the model is called, however it was trained."""
 
     @property
     def marked(self) -> str:
@@ -135,10 +137,10 @@ def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:
             values = {name: known[name] for name in names if name in known}
             if apart:
                 note = f" ({format_arguments(values)})" if values else ""
-                own.append(Row(model + note, _by_seed(records), {}))
+                own.append(Row(model + note, _by_seed(records), {}, model))
             else:
                 texts = {name: written(values[name]) if name in values else "" for name in told}
-                own.append(Row(model, _by_seed(records), texts))
+                own.append(Row(model, _by_seed(records), texts, model))
         rows += sorted(own, key=lambda row: _natural(row.label))
     return rows
 
@@ -148,34 +150,27 @@ def _by_seed(records: Iterable[Record]) -> list[Record]:
 
 
 def names(records: Iterable[Record], kind: str, suite: Suite | None = None) -> dict[Identity, str]:
-    """In the suite's order (or the alphabet's), each plugin of a kind with its alias, or else its label; where several
-    have the same, with the distribution or folder."""
+    """In the suite's order (or the alphabet's), each plugin of a kind with its short label."""
     requests = suite.requests(kind) if suite else []
     distinct: dict[Identity, PluginUse] = {identity(use): use for use in (getattr(r, kind) for r in records)}
-    aliases = Counter(use.alias for use in distinct.values())
-    alike: dict[str, list[PluginUse]] = {}
-    for use in distinct.values():
-        alike.setdefault(use.label, []).append(use)
 
     def order(key: Identity) -> tuple[int, list[tuple[int, str]], Identity]:
         ranks = (i for i, request in enumerate(requests) if matches(request, distinct[key]))
         return next(ranks, len(requests)), _natural(distinct[key].called), key
 
-    def name(use: PluginUse) -> str:
-        return use.alias if use.alias and aliases[use.alias] == 1 else _qualified(use, alike[use.label])
-
-    return {key: name(distinct[key]) for key in sorted(distinct, key=order)}
+    labels = short_labels(distinct.values())
+    return {key: labels[key] for key in sorted(distinct, key=order)}
 
 
-def _qualified(use: PluginUse, alike: list[PluginUse]) -> str:
-    """The label, with the distribution, or as much of the file's path as tells it from the others of that label."""
-    if len(alike) == 1:
-        return use.label
-    if use.distribution:
-        return f"{use.distribution}:{use.label}"
-    paths = [re.split(r"[/\\]", other.target) for other in alike if not other.distribution]
-    depth = next(n for n in count(2) if len({tuple(path[-n:]) for path in paths}) == len(paths))
-    return "/".join(re.split(r"[/\\]", use.target)[-depth:]) + use.label.removeprefix(use.name)
+def spelled_out(records: Iterable[Record]) -> dict[str, str]:
+    """What a user would type for each model, task and probe whose label is shorter, by that."""
+    records = list(records)
+    found: dict[str, str] = {}
+    for kind in ("model", "task", "probe"):
+        uses = [getattr(record, kind) for record in records]
+        full = full_labels(uses)
+        found |= {label: full[key] for key, label in short_labels(uses).items() if label != full[key]}
+    return found
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

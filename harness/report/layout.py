@@ -12,6 +12,10 @@ NARROW = 13
 """Characters that text gets in a table that is too wide, before the table is split; `never learned` fits."""
 
 
+NARROWEST = 9
+"""The same of a table that has something shorter to say; `not` over `measured` fits."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of text, and what may be done to it.
@@ -36,7 +40,7 @@ class Column:
 
 
 def fit(
-    columns: Sequence[Column], width: int, *, wrap: bool = True, split: bool = True
+    columns: Sequence[Column], width: int, *, wrap: bool = True, split: bool = True, narrowest: int = NARROW
 ) -> tuple[list[list[Column]], list[str]]:
     """The table as one or more tables of at most `width` characters, and notes on what was left out.
 
@@ -45,10 +49,11 @@ def fit(
         width: the characters there are.
         wrap: whether cells may have several lines; labels and numbers get a third of the width, text what is left.
         split: whether it may become several tables; otherwise it may stay too wide.
+        narrowest: characters that text gets before the table is split.
     """
     whole: dict[int, Column] = {}
     if wrap:
-        wrapped = [_wrap(c, NARROW if c.role == "text" else max(20, width // 3)) for c in columns]
+        wrapped = [_wrap(c, narrowest if c.role == "text" else max(20, width // 3)) for c in columns]
         whole = {id(narrow): column for narrow, column in zip(wrapped, columns, strict=True)}
         columns = wrapped
     notes = []
@@ -67,7 +72,8 @@ def fit(
             # a verdict stays beside the number it is about
             parts.append([parts[-1].pop()] if column.role == "text" and len(parts[-1]) > 1 else [])
         parts[-1].append(column)
-    return [_widened([*fixed, *part, *last], whole, width) for part in parts], notes
+    tables = [_widened([*fixed, *part, *last], whole, width) for part in parts]
+    return [_squeezed(table, width) for table in tables] if wrap else tables, notes
 
 
 def _widened(columns: list[Column], whole: Mapping[int, Column], width: int) -> list[Column]:
@@ -79,8 +85,33 @@ def _widened(columns: list[Column], whole: Mapping[int, Column], width: int) -> 
     def with_text(limit: int) -> list[Column]:
         return [_wrap(whole[id(c)], limit) if id(c) in text else c for c in columns]
 
-    limits = range(width, NARROW, -1)
+    limits = range(width, NARROWEST, -1)
     return next((wider for wider in map(with_text, limits) if _width(wider) <= width), columns)
+
+
+def _squeezed(columns: list[Column], width: int) -> list[Column]:
+    """What one column alone, beside the labels, makes too wide: without its sparkline, and then with words broken in
+    two, those of the widest columns first, and no column narrower than an equal share of the page."""
+    if _width(columns) <= width:
+        return columns
+    columns = [column for column in columns if column.role != "shape"] or columns
+    fair = max(1, (width - GAP * (len(columns) - 1)) // len(columns))
+    while (excess := _width(columns) - width) > 0:
+        widest = max(range(len(columns)), key=lambda index: columns[index].width)
+        if columns[widest].width <= fair:
+            break
+        columns[widest] = _cut(columns[widest], max(fair, columns[widest].width - excess))
+    return columns
+
+
+def _cut(column: Column, limit: int) -> Column:
+    """Its cells and its header in lines of at most `limit` characters, whatever the words."""
+
+    def cut(text: str) -> str:
+        lines = break_lines(text, limit).split("\n")
+        return "\n".join(line[at : at + limit] for line in lines for at in range(0, max(1, len(line)), limit))
+
+    return replace(column, header=cut(column.header), cells=[*map(cut, column.cells)])
 
 
 def _thinned(columns: Sequence[Column], places: list[Column], width: int) -> list[Column]:

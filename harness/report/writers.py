@@ -8,7 +8,7 @@ from itertools import zip_longest
 from tabulate import LATEX_ESCAPE_RULES, SEPARATING_LINE, DataRow, Line, TableFormat, tabulate
 
 from harness.report.elements import Block, Heading, Items, Paragraph, Verbatim, not_drawn
-from harness.report.layout import Column, fit
+from harness.report.layout import NARROWEST, Column, fit
 
 
 def write(blocks: Iterable[Block], format: str, width: int) -> str:
@@ -24,7 +24,7 @@ def _written(block: Block, writer: "Writer", width: int) -> str:
 
 
 def text(block: Block, width: int) -> str:
-    """For a terminal: no line longer than `width`, unless one word is."""
+    """For a terminal: no line of a table is longer than `width`, and no other one, unless one word is."""
     if isinstance(block, Heading):
         lines = textwrap.wrap(block.text, width, break_long_words=False, break_on_hyphens=False)
         return "\n".join([*lines, ("=" if block.level == 1 else "-") * max(map(len, lines), default=0)])
@@ -45,6 +45,8 @@ def text(block: Block, width: int) -> str:
     if isinstance(block, Verbatim):
         return block.text
     parts, notes = fit(block.columns, width)
+    if block.narrow and (len(parts) > 1 or any(cell.count("\n") > 1 for c in parts[0] for cell in c.cells)):
+        parts, notes = fit(block.narrow, width, narrowest=NARROWEST)
     tables = [_text_table(columns) for columns in parts]
     title = [textwrap.fill(block.title, width, break_on_hyphens=False)] if block.title else []
     below = [textwrap.fill(note, width, break_on_hyphens=False) for note in [*block.notes, *notes]]

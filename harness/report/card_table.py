@@ -1,0 +1,70 @@
+"""The cards of a report as a table, so that it answers in its first lines."""
+
+from collections.abc import Sequence
+
+from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card
+from harness.report.elements import Block, Paragraph, Table
+from harness.report.layout import Column
+from harness.report.numbers import count
+from harness.seeds import FEW_SEEDS
+
+MOST_CARDS = 40
+"""So many are shown before the tables, which have all."""
+
+
+def card_blocks(cards: Sequence[Card]) -> list[Block]:
+    """A table for each task: a row for each model, a column for each question that was asked there. Then the questions
+    that nobody asked, and by which probe one would."""
+    shown = cards[:MOST_CARDS]
+    tasks = list(dict.fromkeys(card.task for card in shown))
+    by_task = {task: [card for card in shown if card.task == task] for task in tasks}
+    blocks: list[Block] = [
+        _table(found, f"On {task}" if len(tasks) > 1 else "") for task, found in by_task.items() if _asked(found)
+    ]
+    if any(_undecided(name, answer) for card in shown for name, answer in card.answers.items()):
+        blocks.append(Paragraph(f"?: undecided. It takes {FEW_SEEDS} seeds that agree on an answer to decide."))
+    if len(cards) > len(shown):
+        blocks.append(Paragraph(f"{count(len(cards) - len(shown), 'more row')} not shown; the tables below have all."))
+    if missing := [name for name in QUESTIONS if name not in _asked(cards)]:
+        what = ", ".join(f"{name} (--probe {QUESTIONS[name].probes[0]})" for name in missing)
+        blocks.append(Paragraph(f"Not measured: {what}."))
+    return blocks if _asked(cards) else []
+
+
+def _table(cards: Sequence[Card], title: str) -> Table:
+    with_ranges, without = (
+        [
+            Column("model", [card.model for card in cards], "label"),
+            *(
+                Column(name, [_cell(name, card.answers[name], ranges) for card in cards], "text")
+                for name in _asked(cards)
+            ),
+        ]
+        for ranges in (True, False)
+    )
+    return Table(with_ranges, title, narrow=without)
+
+
+def _asked(cards: Sequence[Card]) -> list[str]:
+    return [name for name in QUESTIONS if any(card.answers[name] is not NOT_MEASURED for card in cards)]
+
+
+def explained(cards: Sequence[Card]) -> list[str]:
+    """What stands in the columns of the table, for those that have numbers."""
+    said = []
+    for name in QUESTIONS:
+        abouts = dict.fromkeys(card.answers[name].about for card in cards if card.answers[name].about)
+        if abouts:
+            said.append(f"{name}: {QUESTIONS[name].asks} The number: {'; or '.join(abouts)}.")
+    return said
+
+
+def _undecided(name: str, answer: Answer) -> bool:
+    return QUESTIONS[name].judges and bool(answer.probe) and answer.tone == "open"
+
+
+def _cell(name: str, answer: Answer, ranges: bool) -> str:
+    """`yes` over `0.98 [0.97..1.00]`."""
+    word = f"? {answer.word}" if _undecided(name, answer) else answer.word
+    number = answer.number if ranges else answer.number.partition(" [")[0]
+    return f"{word}\n{number}" if number else word
