@@ -76,6 +76,10 @@ class Results:
         kept = [r for r in self.records if all(set(some) & set(_said(r, name)) for name, some in values.items())]
         return replace(self, records=tuple(kept), unfiltered=whole)
 
+    def without_claims(self) -> "Results":
+        """The same records with nothing claimed of them: what is said of a whole run cannot be judged by a part."""
+        return replace(self, suite=self.suite and self.suite.model_copy(update={"claims": []}))
+
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per number and seed, ready for a data frame."""
         from harness.report import rows

@@ -17,7 +17,7 @@ from harness.schema import Record
 def draw(view: View, size: Size) -> Any:
     """A square for each model and way of training, with a stripe for each seed; the score is the worst in range."""
     parts = []
-    for group in view.of("accuracy", "trained"):
+    for group in view.all_of("accuracy", stage="trained"):
         names = _ways(group)
         if names:
             parts.append(_grid(group, names))

@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -18,15 +18,15 @@ HEAD = re.compile(r" head \d+$")
 """How the name of a head ends, whatever its layer is called."""
 
 CORNERS = (
-    {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right"},
-    {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left"},
+    {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right", "up": 14},
+    {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left", "up": 4},
 )
 
 
 def draw(view: View, size: Size) -> Any:
     """A point for each head and seed: attention to the cue, and by how much the score falls when that is cut."""
     rows: list[dict[str, Any]] = []
-    for group in view.of("edge_cut", "trained"):
+    for group in view.of("edge_cut", stage="trained"):
         for row in group.measured:
             for record in row.ok:
                 one = {"model": row.label, "task": group.task, "seed": record.seed}
@@ -59,7 +59,9 @@ def draw(view: View, size: Size) -> Any:
         corners = [{**corner, "attention": corner["x"], "fall": corner["y"] * highest} for corner in CORNERS]
         texts = [
             alt.Chart(alt.InlineData(values=[corner]))
-            .mark_text(align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-4)
+            .mark_text(
+                align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-corner["up"]
+            )
             .encode(x=x, y=y, text="text:N")
             for corner in corners
         ]
@@ -75,11 +77,14 @@ def draw(view: View, size: Size) -> Any:
                 tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
             )
         )
-        named = alt.Chart(alt.InlineData(values=_named(own))).mark_text(
-            align="left", dx=6, fontSize=8, baseline="middle"
-        )
+        names = [
+            alt.Chart(alt.InlineData(values=rows))
+            .mark_text(align=side, dx=6 if side == "left" else -6, dy=-5, fontSize=8)
+            .encode(x=x, y=y, text="head:N")
+            for side, rows in _by_side(_named(own)).items()
+        ]
         parts.append(
-            alt.layer(zero, *texts, points, named.encode(x=x, y=y, text="head:N")).properties(
+            alt.layer(zero, *texts, points, *names).properties(
                 width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
             )
         )
@@ -98,6 +103,14 @@ def cut_heads(record: Record) -> dict[str, tuple[float, float]]:
     whole = table.values[0][1]
     pairs = {name: (values[0], whole - values[1]) for name, values in zip(table.rows, table.values, strict=True)}
     return {name: pair for name, pair in pairs.items() if HEAD.search(name) and not any(map(math.isnan, pair))}
+
+
+def _by_side(rows: list[dict[str, Any]]) -> dict[Literal["left", "right"], list[dict[str, Any]]]:
+    """Names stand where there is room: behind a point at the left, before one at the right."""
+    return {
+        "left": [row for row in rows if row["attention"] <= 0.6],
+        "right": [row for row in rows if row["attention"] > 0.6],
+    }
 
 
 def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import altair as alt
 
 from harness.charts.scales import Looks, model_colour, model_shape
 from harness.charts.style import FAINT, SHADE
+from harness.charts.view import thinned
 
 AXIS = 40
 """Pixels for the labels of a y axis, so that panels stand exactly below one another."""
@@ -17,6 +18,9 @@ AXIS = 40
 PLAIN = "format(datum.value, ',')"
 SCIENTIFIC = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, ',') : format(datum.value, '~e')"
 """How numbers stand at axes."""
+
+MOST_MARKS = 12
+"""So many places along an axis are marked with the shapes of models; lines of more are read as lines."""
 
 GAP = 10
 """Pixels between names at the end of lines."""
@@ -133,8 +137,10 @@ def draw_panel(
     medians = _medians(rows)
     bold = alt.Chart(alt.InlineData(values=medians))
     layers.append(bold.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash))
+    marked = set(thinned(sorted({row["x"] for row in medians}), MOST_MARKS))
+    marks = alt.Chart(alt.InlineData(values=[row for row in medians if row["x"] in marked]))
     layers.append(
-        bold.mark_point(size=18, filled=True, opacity=1).encode(
+        marks.mark_point(size=18, filled=True, opacity=1).encode(
             x=x, y=y, color=color, shape=shape, tooltip=[*tooltip[:-3], "x:Q", "y:Q"]
         )
     )
@@ -195,7 +201,7 @@ def _comparisons(panel: Panel, x: Any, y: Any, x_domain: tuple[float, float]) ->
     ruled = alt.Chart(alt.InlineData(values=rows)).mark_line(color=FAINT, strokeWidth=1, strokeDash=[2, 2], clip=True)
     starts = [{"name": name, "x": line[-1][0], "y": line[-1][1]} for name, line in lines]
     text = alt.Chart(alt.InlineData(values=starts)).mark_text(
-        align="right", baseline="bottom", dy=-1, fontSize=8, color=FAINT
+        align="right", baseline="bottom", dy=-3, fontSize=8, color=FAINT
     )
     return [
         ruled.encode(x=x, y=y, detail="name:N"),

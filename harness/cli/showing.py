@@ -14,7 +14,9 @@ from harness.vocabulary import FORMATS
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice((*FORMATS, "html")), default="text", show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Write it into this file, instead of to standard output.")
-def report(directory: Path, form: str, out: Path | None) -> None:
+@click.option("-m", "--model", "models", multiple=True, help="Only this model, and no claims; repeat for several.")
+@click.option("-t", "--task", "tasks", multiple=True, help="Only this task, and no claims; repeat for several.")
+def report(directory: Path, form: str, out: Path | None, models: tuple[str, ...], tasks: tuple[str, ...]) -> None:
     """Show a finished run again. RUN is its directory.
 
     \b
@@ -29,6 +31,8 @@ def report(directory: Path, form: str, out: Path | None) -> None:
         raise RequestError("a page goes into a file; say which, for example --out page.html")
     unreadable: list[str] = []
     results = read(directory, unreadable.append)
+    if models or tasks:
+        results = results.filter(model=models or None, task=tasks or None).without_claims()
     if results.records or not unreadable:
         if out is None:
             click.echo(rendered(results, results.suite, form))

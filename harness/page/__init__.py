@@ -22,7 +22,7 @@ from harness.page.command import command_of
 from harness.page.explorer import explorer
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
-from harness.report.elements import Heading
+from harness.report.elements import Block, Heading, Table
 from harness.report.numbers import count
 from harness.schema import Record
 
@@ -31,7 +31,8 @@ WIDTH = 860.0
 
 MOST_CARDS = 60
 MOST_ROWS = 400
-"""So many models, and rows of a table, are shown; the page says what it leaves out."""
+MOST_CELLS = 60_000
+"""So many models, rows of a table, and cells of all tables together are shown; the page says what it leaves out."""
 
 MOST_IN_NOTEBOOK = 12
 
@@ -47,7 +48,8 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     blocks = document(list(view.records), view.suite, sections)
     titles = [index for index, block in enumerate(blocks) if isinstance(block, Heading) and block.level > 1]
     found = cards(view.groups)
-    patterns, left_out = explorer(view)
+    patterns, patterns_left = explorer(view)
+    shown, tables_left = _fitting(blocks[titles[0] :] if titles else [])
     return (
         _environment()
         .get_template("page.html.j2")
@@ -58,17 +60,46 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             facts=_facts(kept),
             questions=QUESTIONS,
             cards=found[:MOST_CARDS],
-            more_cards=max(0, len(found) - MOST_CARDS),
+            left_out=_left_out(view, len(found) - MOST_CARDS, patterns_left, tables_left),
             looks=view.looks,
             charts=list(_charts(view)),
             patterns=Markup(patterns) if patterns != "[]" else "",
-            left_out=left_out,
-            blocks=[(type(block).__name__, block) for block in (blocks[titles[0] :] if titles else [])],
+            blocks=[(type(block).__name__, block) for block in shown],
             most_rows=MOST_ROWS,
             css=Markup(_text("page.css")),
             js=Markup(_text("page.js")),
         )
     )
+
+
+def _fitting(blocks: Sequence[Block]) -> tuple[list[Block], int]:
+    """The blocks but for those tables that would make the page too large, and how many these are."""
+    kept: list[Block] = []
+    room, left = MOST_CELLS, 0
+    for block in blocks:
+        cells = _cells(block) if isinstance(block, Table) else 0
+        if cells > room:
+            left += 1
+        else:
+            room -= cells
+            kept.append(block)
+    return kept, left
+
+
+def _cells(table: Table) -> int:
+    return len(table.columns) * min(MOST_ROWS, len(table.columns[0].cells) if table.columns else 0)
+
+
+def _left_out(view: View, models: int, patterns: int, tables: int) -> list[str]:
+    """What the page has no room for, and where that can be had; a sentence each."""
+    found = [view.left_out] if view.left_out else []
+    if models > 0:
+        found.append(f"{count(models, 'model')} have no answers above: harness report RUN --model NAME")
+    if patterns:
+        found.append(f"The attention of {count(patterns, 'example')} is in the records only.")
+    if tables:
+        found.append(f"{count(tables, 'table')} are left out below: harness report RUN --format csv, or --model NAME")
+    return found
 
 
 def render_snippet(view: View) -> str:
