@@ -238,6 +238,21 @@ def test_logarithmic_axes_have_round_numbers() -> None:
     assert powers(0, 1) == []
 
 
+def test_a_large_run_is_drawn_in_part_and_says_so() -> None:
+    """The first models, tasks and seeds that have what a chart shows; long curves at some of their places."""
+    x = list(range(1, 5_001))
+    records = [record(curve([0.5] * 5_000, x), model=f"m{n:02d}", seed=s) for n in range(13) for s in range(21)]
+    view = View([*records, *(record(failed="it broke", model="a", seed=s) for s in range(21))])
+    rows = [row for row in data(specification(draw("reach", view, SIZE))) if "seed" in row]
+    assert {row["model"] for row in rows} == {f"m{n:02d}" for n in range(12)}
+    assert {row["seed"] for row in rows} == set(range(20))
+    places = {row["x"] for row in rows}
+    assert len(places) == 200
+    assert {1, 5_000} < places
+    assert "12 of 13 models, 20 of 21 seeds" in view.left_out
+    assert run().left_out == ""
+
+
 def test_odd_numbers_do_not_stop_a_chart() -> None:
     """NaN leaves a gap; infinities and zeros are no numbers on a logarithmic axis."""
     odd = [math.nan, math.inf, 0.0, -1.0, 1e-300]

@@ -7,7 +7,7 @@ import altair as alt
 
 from harness.charts.layout import Size
 from harness.charts.scales import tone_colour
-from harness.charts.style import INK, TONES
+from harness.charts.style import GRID, INK, TONES
 from harness.charts.view import NothingToDraw, View
 from harness.claims import Verdict, judge
 from harness.report.numbers import number
@@ -53,7 +53,7 @@ def draw(view: View, size: Size) -> Any:
     )
     x = alt.X("share:Q", title=None, axis=None, scale=alt.Scale(domain=[-0.02, 1.02], nice=False))
     drawn = alt.layer(
-        line.mark_rule(color="#e4e4e4").encode(y=y),
+        line.mark_rule(color=GRID).encode(y=y),
         line.mark_tick(color=INK, thickness=2, size=13).encode(x=x, y=y),
         alt.Chart(alt.InlineData(values=dots))
         .mark_point(size=36, opacity=0.7, filled=True)

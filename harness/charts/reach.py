@@ -101,7 +101,8 @@ def _uniform(groups: Sequence[Group]) -> list[tuple[str, list[tuple[float, float
     for each in groups:
         for row in each.measured:
             for matrix in row.find(Matrix, "share_on_cue"):
-                line = matrix.values[matrix.rows.index("uniform")]
-                xs = [x for x, _ in places(row.find(Curve, "sharpest_share")[0])]
-                return [("uniform", list(zip(xs, line, strict=True)))]
+                for curve in row.find(Curve, "sharpest_share"):
+                    if "uniform" in matrix.rows and len(matrix.columns) == len(curve.x):
+                        line = matrix.values[matrix.rows.index("uniform")]
+                        return [("uniform", places(curve.model_copy(update={"y": line})))]
     return []

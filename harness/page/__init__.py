@@ -17,9 +17,10 @@ from markupsafe import Markup
 
 from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
-from harness.charts.style import FAINT, INK, SHADE
+from harness.charts.style import BLACK, FAINT, GRID, INK, SHADE
 from harness.page.command import command_of
 from harness.page.explorer import explorer
+from harness.registry import describe
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
 from harness.report.elements import Block, Heading, Table
@@ -166,9 +167,11 @@ def _charts(view: View) -> Any:
     for chart in CHARTS.values():
         try:
             drawn = chart.draw(view, Size(WIDTH, WIDTH - 40))
+            yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name))}
         except NothingToDraw:
             continue
-        yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name))}
+        except Exception as error:  # a page shows what it can
+            yield {"chart": chart, "failed": f"This chart could not be drawn: {describe(error)}"}
 
 
 def inline(drawing: str, name: str) -> str:
@@ -176,7 +179,13 @@ def inline(drawing: str, name: str) -> str:
     drawing = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawing)
     drawing = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawing)
     drawing = re.sub(r'(<rect width="[\d.]+" height="[\d.]+" fill=")white"', r'\1none"', drawing, count=1)
-    for colour, variable in ((INK, "--ink"), (FAINT, "--faint"), (SHADE, "--shade"), ("#e4e4e4", "--line")):
+    for colour, variable in (
+        (INK, "--ink"),
+        (FAINT, "--faint"),
+        (SHADE, "--shade"),
+        (GRID, "--line"),
+        (BLACK, "--ink"),
+    ):
         drawing = drawing.replace(f'"{colour}"', f'"var({variable})"')
     label = html.escape(f"Chart: {CHARTS[name].title}. {CHARTS[name].look_for}", quote=True)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawing, count=1)
