@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
+from harness.charts.scales import chart_of, depth
 from harness.charts.style import DARK
 from harness.charts.view import MOST_PARTS, NothingToDraw, View
 from harness.measurements import Matrix
@@ -38,7 +38,7 @@ def _matrix(found: list[Matrix], title: str) -> Any:
         if (median := summarise(each.values[i][j] for each in alike).median) == median
     ]
     axis: dict[str, Any] = {"domain": False, "ticks": False, "labelFontSize": 9}
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X(
             "column:N", sort=first.columns, title=first.column_label, axis=alt.Axis(**axis, orient="top", labelAngle=0)
         ),

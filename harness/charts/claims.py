@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import tone_colour
+from harness.charts.scales import chart_of, tone_colour
 from harness.charts.style import GRID, INK, TONES
 from harness.charts.view import NothingToDraw, View
 from harness.claims import Verdict, judge
@@ -36,7 +36,7 @@ def draw(view: View, size: Size) -> Any:
     y = alt.Y("key:N", sort=order, axis=None)
     plot = max(90.0, min(240.0, 0.34 * size.inner))
     words = max(110.0, size.inner - plot - BOUND - 20)
-    line = alt.Chart(alt.InlineData(values=lines))
+    line = chart_of(lines)
     said = alt.layer(
         line.mark_text(align="left", fontSize=9, limit=words - MARK - 6).encode(
             x=alt.value(MARK), y=y, text="text:N", tooltip="whole:N"
@@ -55,7 +55,7 @@ def draw(view: View, size: Size) -> Any:
     drawn = alt.layer(
         line.mark_rule(color=GRID).encode(y=y),
         line.mark_tick(color=INK, thickness=2, size=13).encode(x=x, y=y),
-        alt.Chart(alt.InlineData(values=dots))
+        chart_of(dots)
         .mark_point(size=36, opacity=0.7, filled=True)
         .encode(x=x, y=y, color=tone_colour(), tooltip=["seed:N", "value:N"]),
     )

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
+from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Scalar
 from harness.report.conditions import conditions, differing, written
@@ -47,7 +47,7 @@ def _grid(group: Group, names: list[str]) -> Any:
     seeds = max(cell["of"] for cell in cells)
     for cell in cells:
         del cell["order"]
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X("way:N", sort=ways, title=", ".join(names), axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
         y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(domain=False, ticks=False)),
     )

@@ -8,7 +8,7 @@ import altair as alt
 
 from harness.charts.layout import Size, legend
 from harness.charts.lines import AXIS, PLAIN
-from harness.charts.scales import model_colour, model_shape
+from harness.charts.scales import chart_of, model_colour, model_shape
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Curve, Matrix
@@ -58,16 +58,16 @@ def draw(view: View, size: Size) -> Any:
         )
         corners = [{**corner, "attention": corner["x"], "fall": corner["y"] * highest} for corner in CORNERS]
         texts = [
-            alt.Chart(alt.InlineData(values=[corner]))
+            chart_of([corner])
             .mark_text(
                 align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-corner["up"]
             )
             .encode(x=x, y=y, text="text:N")
             for corner in corners
         ]
-        zero = alt.Chart(alt.InlineData(values=[{"fall": 0}])).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
+        zero = chart_of([{"fall": 0}]).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
         points = (
-            alt.Chart(alt.InlineData(values=own))
+            chart_of(own)
             .mark_point(size=42, filled=True, opacity=0.65)
             .encode(
                 x=x,
@@ -78,7 +78,7 @@ def draw(view: View, size: Size) -> Any:
             )
         )
         names = [
-            alt.Chart(alt.InlineData(values=rows))
+            chart_of(rows)
             .mark_text(align=side, dx=6 if side == "left" else -6, dy=-5, fontSize=8)
             .encode(x=x, y=y, text="head:N")
             for side, rows in _by_side(_named(own)).items()

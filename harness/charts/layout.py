@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.lines import AXIS, Panel, draw_panel
-from harness.charts.scales import Looks, model_colour, model_shape
+from harness.charts.scales import Looks, chart_of, model_colour, model_shape
 from harness.charts.style import FAINT, INK
 
 NARROW = 420
@@ -127,7 +127,7 @@ def _nothing(width: float, height: float) -> Any:
     """As wide as a panel with its axis."""
     blank: dict[str, Any] = {"domain": False, "ticks": False, "labels": False, "grid": False}
     return (
-        alt.Chart(alt.InlineData(values=[{"text": "not measured", "x": 0.5, "y": 0.5}]))
+        chart_of([{"text": "not measured", "x": 0.5, "y": 0.5}])
         .mark_text(color=FAINT, fontSize=9, fontStyle="italic")
         .encode(
             text="text:N",
@@ -153,7 +153,7 @@ def legend(looks: Looks, width: float) -> Any:
         rows.append({"model": name, "x": at, "line": line})
         at += size
     height = 14 * (line + 1)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
+    base = chart_of(rows).encode(
         x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
         y=alt.Y("line:Q", axis=None, scale=alt.Scale(domain=[-0.5, line + 0.5], reverse=True, nice=False)),
         color=model_colour(looks),

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
+from harness.charts.scales import chart_of, depth
 from harness.charts.style import FAINT
 from harness.charts.view import MOST_PARTS, NothingToDraw, View
 from harness.measurements import Pattern
@@ -48,7 +48,7 @@ def _map(pattern: Pattern, title: str) -> Any:
         for key, weight in enumerate(row)
     ]
     axis: dict[str, Any] = {"domain": False, "ticks": False, "labelFontSize": 8, "labelLimit": 80}
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X(
             "key:N",
             sort=names,
@@ -67,7 +67,7 @@ def _map(pattern: Pattern, title: str) -> Any:
     if pattern.cue is not None and pattern.query is not None:
         marked = [{"query": names[pattern.query], "key": names[pattern.cue]}]
         layers.append(
-            alt.Chart(alt.InlineData(values=marked))
+            chart_of(marked)
             .mark_rect(filled=False, stroke="#D55E00", strokeWidth=1.5)
             .encode(x=alt.X("key:N", sort=names), y=alt.Y("query:N", sort=names))
         )

@@ -74,7 +74,8 @@ def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
                         points += [Point(row.label, seed, x, y, way) for x, y in found]
     if first is None:
         return None
-    inside = [float(x) for x, flag in zip(first.x, first.inside or [], strict=False) if flag]
+    xs: list[Any] = list(first.x)
+    inside = [float(x) for x, flag in zip(xs, first.inside or [], strict=False) if flag]
     share = first.unit == "share"
     low = question.log and any(point.y < FLOOR for point in points)
     return Panel(
