@@ -122,4 +122,8 @@ def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if row["model"] not in best or row[key] > best[row["model"]][key]:
                 best[row["model"]] = row
         chosen |= {(row["model"], row["head"], row["seed"]): row for row in best.values() if row[key] > 0.1}
-    return list(chosen.values())
+    kept: list[dict[str, Any]] = []
+    for row in chosen.values():  # names that would lie on one another are left to the records
+        if not any(abs(row["attention"] - o["attention"]) < 0.2 and abs(row["fall"] - o["fall"]) < 0.06 for o in kept):
+            kept.append(row)
+    return kept

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-BLACK = "#000000"
+BLACK, BLUE = "#000000", "#0072B2"
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
+PALETTE = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
 """Okabe and Ito's, which people with any kind of colour vision can tell apart, without the yellow that white paper
 swallows (https://jfly.uni-koeln.de/color/); a chart of more models begins again, with other dashes and shapes."""
 

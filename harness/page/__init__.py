@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
-from harness.charts.style import BLACK, FAINT, GRID, INK, SHADE
+from harness.charts.style import BLACK, BLUE, FAINT, GRID, INK, SHADE
 from harness.page.command import command_of
 from harness.page.explorer import explorer
 from harness.registry import describe
@@ -27,8 +27,19 @@ from harness.report.elements import Block, Heading, Table
 from harness.report.numbers import count
 from harness.schema import Record
 
-WIDTH = 860.0
-"""Of charts, in pixels."""
+WIDTH = 780.0
+ENLARGED = 1.3
+"""Of charts: in pixels as they are drawn for paper, and by how much screens show them larger."""
+
+VARIABLES = {
+    INK: "--ink",
+    FAINT: "--faint",
+    SHADE: "--shade",
+    GRID: "--line",
+    BLACK: "--ink",
+    BLUE: "--blue",
+}
+"""Of the page's style, for colours that a dark page shows in another way."""
 
 MOST_CARDS = 60
 MOST_ROWS = 400
@@ -179,13 +190,14 @@ def inline(drawing: str, name: str) -> str:
     drawing = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawing)
     drawing = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawing)
     drawing = re.sub(r'(<rect width="[\d.]+" height="[\d.]+" fill=")white"', r'\1none"', drawing, count=1)
-    for colour, variable in (
-        (INK, "--ink"),
-        (FAINT, "--faint"),
-        (SHADE, "--shade"),
-        (GRID, "--line"),
-        (BLACK, "--ink"),
-    ):
+    for colour, variable in VARIABLES.items():
         drawing = drawing.replace(f'"{colour}"', f'"var({variable})"')
+    drawing = re.sub(r"(?<=<svg )[^>]*", lambda found: _enlarged(found[0]), drawing, count=1)
     label = html.escape(f"Chart: {CHARTS[name].title}. {CHARTS[name].look_for}", quote=True)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawing, count=1)
+
+
+def _enlarged(attributes: str) -> str:
+    return re.sub(
+        r'\b(width|height)="([\d.]+)"', lambda found: f'{found[1]}="{float(found[2]) * ENLARGED:.0f}"', attributes
+    )
