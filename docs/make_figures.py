@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 LARGEST = 300_000
 """Bytes of a figure."""
 
-SCREEN = {"width": 1100, "height": 860}
+SCREEN = {"width": 1100, "height": 1220}
 """Pixels of the page that are shown."""
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -43,7 +43,7 @@ def main() -> None:
 
 def draw_reach(results: Results, path: Path) -> Path:
     """The four questions along distance."""
-    results.drawings().save({"reach": path}, width=5.5)
+    results.drawings().save({"reach": path}, width=6)
     return path
 
 

@@ -137,7 +137,7 @@ def _scoped(css: str) -> str:
     kept = [
         line
         for line in css.splitlines()
-        if re.match(r"(table|th|td|thead|details|summary|\.(icon|swatch|meaning))", line)
+        if re.match(r"(table|th|td|thead|details|summary|\.(icon|swatch|meaning|value))", line)
     ]
     variables = "; ".join(re.findall(r"(--[\w-]+: [^;]+);", css.split("@media")[0]))
     return "\n".join([f".harness-results {{ {variables}; }}", *(f".harness-results {line}" for line in kept)])
