@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test check format docs dist renew clean
+.PHONY: demo test check format docs figures dist renew clean
 
 demo: $(VENV)/installed ## a first answer: does gradient reach through an LSTM?
 	$(BIN)/harness run --model lstm --probe grad_reach
@@ -24,6 +24,11 @@ format: $(VENV)/installed
 
 docs: $(VENV)/installed ## the documentation as a site in site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+figures: $(VENV)/installed ## docs/reach.png and docs/page.png, from a run of ten minutes; needs Chromium
+	$(BIN)/harness run -m elman -m lstm -m gpt -t recall:train_max=100 -p accuracy -p grad_reach -p attention_to_subject \
+		-p edge_cut -p input_swap -p speed --seeds 3 --out runs/figures
+	$(BIN)/python docs/make_figures.py runs/figures
 
 dist: $(VENV)/installed ## sdist and wheel in dist/, checked
 	rm -rf dist

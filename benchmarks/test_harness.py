@@ -1,5 +1,6 @@
 """What the harness itself costs: start-up, planning, resuming, reporting, writing, and what worker processes gain."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -112,19 +113,105 @@ def test_resuming(benchmark: Any, tmp_path: Path) -> None:
 def test_reporting(benchmark: Any, tmp_path: Path) -> None:
     """10,000 records read and shown, in a process of its own, whose peak memory is in the name."""
     _written(tmp_path, 10_000)
+    benchmark.group = "the harness"
+    peak = benchmark.pedantic(_peak, args=["report", str(tmp_path)], rounds=1)
+    title(benchmark, f"report 10,000 records, peak {peak:.0f} MiB")
+
+
+def test_page(benchmark: Any, tmp_path: Path) -> None:
+    """A page of 10,000 records with curves, matrices and patterns, of 100 models on 4 tasks; at most 30 s, 20 MB, and 1
+    GiB beyond reading them."""
+    pytest.importorskip("altair", reason="pages need the extra `page`")
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    assert _probed(run, models=100, tasks=4, seeds=5) == 10_000
+    benchmark.group = "the harness"
+    reading = _peak(str(run), do="import harness; harness.load(sys.argv[1])")
+    peak = benchmark.pedantic(_peak, args=["report", str(run), "--format", "html", "--out", str(page)], rounds=1)
+    size = page.stat().st_size / 1e6
+    assert size < 20
+    assert "Not on this page" in page.read_text(encoding="utf-8")
+    title(benchmark, f"page of 10,000 records, {size:.1f} MB, peak {peak - reading:.0f} MiB beyond reading")
+
+
+def _peak(*words: str, do: str = "from harness.cli import main; main(sys.argv[1:], standalone_mode=False)") -> float:
+    """A command in a process of its own; the most memory that it held, in MiB."""
     code = (
-        "import re, sys; from pathlib import Path; from harness.cli import main\n"
-        "main(sys.argv[1:], standalone_mode=False)\n"
+        "import re, sys; from pathlib import Path\n"
+        f"{do}\n"
         "status = Path('/proc/self/status')\n"
         "peak = re.search(r'VmHWM:\\s*(\\d+) kB', status.read_text() if status.exists() else '')\n"
         "sys.stderr.write(peak[1] if peak else 'nan')"
     )
-    command = [sys.executable, "-c", code, "report", str(tmp_path)]
-    benchmark.group = "the harness"
-    done = benchmark.pedantic(
-        lambda: subprocess.run(command, check=True, capture_output=True, encoding="utf-8"), rounds=1
+    done = subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True, encoding="utf-8")
+    return float(done.stderr) / 1024
+
+
+def _probed(folder: Path, models: int, tasks: int, seeds: int) -> int:
+    """Write what five probes would leave of so many models, tasks and seeds; gives the number of records."""
+    from harness.store import RunDirectory
+
+    plan = _plan(100)
+    store = RunDirectory(folder)
+    store.create()
+    store.write_suite(plan.suite)
+    first = next(_records(plan))
+    cells = itertools.product(range(models), range(tasks), range(seeds), _measurements().items())
+    for n, (model, task, seed, (probe, measurements)) in enumerate(cells):
+        uses = {"model": f"gpt:layers={model}", "task": f"recall:train_max={task}", "probe": probe}
+        changed = {
+            kind: getattr(first, kind).model_copy(update={"label": label, "name": label.partition(":")[0]})
+            for kind, label in uses.items()
+        }
+        record = first.model_copy(
+            update={
+                "id": f"{n:016x}",
+                "trial": f"{n // 5:016x}",
+                "seed": seed,
+                "stage": "trained",
+                "measurements": measurements,
+                **changed,
+            }
+        )
+        (store.records / f"{record.id}.json").write_text(record.model_dump_json(indent=1), encoding="utf-8")
+    return n + 1
+
+
+def _measurements() -> dict[str, list[Any]]:
+    """By probe, as much as one measures of a small model: curves of ten places, matrices of eight heads, a pattern."""
+    from harness.schema import Curve, Matrix, Pattern, Scalar
+
+    heads = [f"layer {layer} head {head}" for layer in (1, 2) for head in (1, 2, 3, 4)]
+    x = [float(n) for n in range(1, 11)]
+
+    def curve(name: str) -> Curve:
+        return Curve(name=name, unit="share", x=x, y=[0.5] * 10, x_label="distance", y_label="share", headline=True)
+
+    def matrix(name: str, columns: list[str]) -> Matrix:
+        values = [[0.5] * len(columns)] * 9
+        rows = ["nothing", *heads]
+        return Matrix(
+            name=name,
+            unit="share",
+            values=values,
+            rows=rows,
+            columns=columns,
+            row_label="head",
+            column_label="place",
+            headline=True,
+        )
+
+    weights = [[1 / (query + 1)] * (query + 1) for query in range(24)]
+    pattern = Pattern(
+        name="pattern", tokens=[f"d{n}" for n in range(24)], heads=heads, weights=[weights] * 8, cue=0, query=23
     )
-    title(benchmark, f"report 10,000 records, peak {float(done.stderr) / 1024:.0f} MiB")
+    worst = Scalar(name="worst_inside", unit="share", value=0.9, verdict="learned", headline=True)
+    return {
+        "accuracy": [curve("accuracy"), worst],
+        "grad_reach": [curve("reach")],
+        "attention_to_subject": [matrix("share_on_cue", [str(n) for n in x]), curve("sharpest_share"), pattern],
+        "edge_cut": [*map(curve, ("untouched", "cue_cut", "sham_cut")), matrix("by_head", ["attention", "accuracy"])],
+        "speed": [curve("forward")],
+    }
 
 
 def test_writing(benchmark: Any, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 from record_factory import curve, record
 
+from harness.measurements import Pattern
 from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card, cards
 from harness.report.grouping import group
 from harness.schema import Record, Scalar
@@ -103,6 +104,42 @@ def test_looking_takes_half_of_the_attention_and_twice_the_uniform_share(
         for s in range(3)
     ]
     assert answer("looks", records) == (word, tone)
+
+
+def first(verdict: str | None, seed: int, moved: bool = True) -> Record:
+    """What `edge_cut` says of the first position; `moved`: the cue always stands there, and was moved away for it."""
+    scalar = Scalar(name="first_position_cut", unit="share", value=0.9, verdict=verdict, headline=moved)
+    return record(scalar, probe="edge_cut", seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("cut", "word", "tone"),
+    [
+        ([], "may be a habit", "open"),
+        ([first("harmless", s) for s in range(3)], "yes", "good"),
+        ([first("hurts, though it is not the cue", s) for s in range(3)], "may be a habit", "open"),
+        ([first("not to be told apart from the cue", s) for s in range(3)], "may be a habit", "open"),
+        ([first("harmless", s) for s in (2, 0)], "yes 2/3, may be a habit 1/3", "open"),
+    ],
+)
+def test_a_look_at_a_cue_that_always_stands_first_may_be_a_habit(cut: list[Record], word: str, tone: str) -> None:
+    """A head that rests on the first position looks at the cue there, too; a cut of that position tells them apart."""
+    pattern = Pattern(name="pattern", tokens=["K1", "?"], heads=["h"], weights=[[[1.0], [0.9, 0.1]]], cue=0, query=1)
+    looks = [
+        record(said("sharpest_head", 0.9), said("times_uniform", 9.0), pattern, probe="attention_to_subject", seed=s)
+        for s in range(3)
+    ]
+    assert answer("looks", [*looks, *cut]) == (word, tone)
+
+
+def test_a_cue_that_stands_elsewhere_is_no_first_position() -> None:
+    """Whatever the cut of the first position does."""
+    looks = [
+        record(said("sharpest_head", 0.9), said("times_uniform", 9.0), probe="attention_to_subject", seed=s)
+        for s in range(3)
+    ]
+    cut = [first("hurts, though it is not the cue", s, moved=False) for s in range(3)]
+    assert answer("looks", [*looks, *cut]) == ("yes", "good")
 
 
 @pytest.mark.parametrize("question", ["reaches", "looks"])

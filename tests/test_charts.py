@@ -18,6 +18,7 @@ from harness.charts.files import fitted, specification, svg
 from harness.charts.heads import cut_heads
 from harness.charts.lines import powers, spread_out
 from harness.charts.style import PALETTE, looks
+from harness.charts.view import thinned
 from harness.errors import RequestError
 from harness.measurements import Matrix, Pattern, Scalar
 from harness.schema import Record
@@ -246,6 +247,19 @@ def test_logarithmic_axes_have_round_numbers() -> None:
     assert powers(0.9, 12) == [1.0, 2.0, 5.0, 10.0]
     assert len(powers(1e-30, 1e30)) <= 7
     assert powers(0, 1) == []
+
+
+def test_a_large_run_is_drawn_in_part_and_says_so() -> None:
+    """The first models, tasks and seeds that have what a chart shows; long curves at some of their places."""
+    records = [record(curve([0.5] * 3, [1, 2, 5]), model=f"m{n:02d}", seed=s) for n in range(13) for s in range(21)]
+    view = View([*records, *(record(failed="it broke", model="a", seed=s) for s in range(21))])
+    rows = [row for row in data(specification(draw("reach", view, SIZE))) if "seed" in row]
+    assert {row["model"] for row in rows} == {f"m{n:02d}" for n in range(12)}
+    assert {row["seed"] for row in rows} == set(range(20))
+    assert "12 of 13 models, 20 of 21 seeds" in view.left_out
+    assert run().left_out == ""
+    places = thinned(list(range(5_000)))
+    assert (len(set(places)), places[0], places[-1]) == (200, 0, 4_999)
 
 
 def test_odd_numbers_do_not_stop_a_chart() -> None:

@@ -6,6 +6,7 @@ import locale
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ pytest.importorskip("altair", reason="pages need the extra `page`")
 pytest.importorskip("vl_convert", reason="pages need the extra `page`")
 pytest.importorskip("jinja2", reason="pages need the extra `page`")
 
-from harness.charts import View
+from harness.charts import CHARTS, View
 from harness.cli import main
 from harness.measurements import Pattern, Scalar
 from harness.page import render_page, render_snippet
@@ -129,6 +130,29 @@ def test_the_effect_of_a_cut_stands_beside_its_head(page: str) -> None:
 def test_a_run_without_records_has_a_page() -> None:
     """It says so."""
     assert "nothing has been measured yet" in render_page(View([]))
+
+
+def test_a_chart_that_fails_takes_nothing_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records of a plugin may hold anything."""
+    broken = replace(CHARTS["reach"], draw=lambda view, size: 1 / 0)
+    monkeypatch.setitem(CHARTS, "reach", broken)
+    text = render_page(view())
+    assert "could not be drawn" in text
+    assert "division by zero" in text
+    assert text.count("<svg") > 1
+    assert "could not be drawn" in render_snippet(view())
+
+
+def test_a_page_says_what_it_leaves_out(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables beyond its size, and models beyond its cards, with the way to them; a small run leaves out nothing."""
+    assert "Not on this page" not in page
+    monkeypatch.setattr("harness.page.MOST_CARDS", 10)
+    monkeypatch.setattr("harness.page.MOST_CELLS", 50)
+    text = render_page(View([record(curve([1, 0.5], [1, 2]), model=f"m{n}", task=f"t{n % 7}") for n in range(14)]))
+    for words in ("12 of 14 models", "6 of 7 tasks", "4 models have no answers above", "tables are left out below"):
+        assert words in text
+    assert "--format csv" in text
+    assert 0 < text.count('<table class="data"') < 14
 
 
 def test_a_notebook_shows_cards_and_one_chart() -> None:
@@ -259,6 +283,10 @@ def test_the_command_writes_the_page_of_a_run(tmp_path: Path) -> None:
         said = CliRunner().invoke(main, ["report", str(store.path), *words])
         assert said.exit_code == 2
         assert wrong in said.output
+    said = CliRunner().invoke(main, ["report", str(store.path), "--model", "lstm", "--task", "recall"])
+    assert "lstm" in said.output
+    said = CliRunner().invoke(main, ["report", str(store.path), "--model", "gtp"])
+    assert (said.exit_code, "There are: lstm" in said.output) == (2, True)
     said = CliRunner().invoke(main, ["report", str(store.path), "--format", "csv", "--out", str(tmp_path / "data.csv")])
     assert said.exit_code == 0
     assert (tmp_path / "data.csv").read_text(encoding="utf-8").startswith("model,")

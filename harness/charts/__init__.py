@@ -50,7 +50,7 @@ CHARTS = {
             "attention",
             "Where heads look",
             attention.draw,
-            "Rows that are dark in one column look at one kind of token; compare them with the row `uniform`.",
+            "Rows that are dark in one column look at one kind of token; compare them with the row “uniform”.",
             "Weights say what is read, and not what is used; the cut tells that.",
         ),
         Chart(

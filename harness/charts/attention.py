@@ -5,17 +5,17 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
+from harness.charts.scales import chart_of, depth
 from harness.charts.style import DARK
-from harness.charts.view import NothingToDraw, View
+from harness.charts.view import MOST_PARTS, NothingToDraw, View
 from harness.measurements import Matrix
 from harness.seeds import summarise
 
 
 def draw(view: View, size: Size) -> Any:
-    """A matrix for each model and task: the median over seeds of attention by role."""
+    """A matrix for each model and task, of at most a dozen: the median over seeds of attention by role."""
     parts = []
-    for group in view.of("attention_to_subject", "trained"):
+    for group in view.of("attention_to_subject", stage="trained"):
         for row in group.measured:
             for name in ("share_by_role", "share_on_cue"):
                 found = row.find(Matrix, name)
@@ -25,7 +25,7 @@ def draw(view: View, size: Size) -> Any:
     if not parts:
         raise NothingToDraw("no attention was measured; add --probe attention_to_subject (for models with attention)")
     columns = max(1, int(size.inner // 260))
-    return alt.concat(*parts, columns=columns, spacing=22)
+    return alt.concat(*parts[:MOST_PARTS], columns=columns, spacing=22)
 
 
 def _matrix(found: list[Matrix], title: str) -> Any:
@@ -38,7 +38,7 @@ def _matrix(found: list[Matrix], title: str) -> Any:
         if (median := summarise(each.values[i][j] for each in alike).median) == median
     ]
     axis: dict[str, Any] = {"domain": False, "ticks": False, "labelFontSize": 9}
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X(
             "column:N", sort=first.columns, title=first.column_label, axis=alt.Axis(**axis, orient="top", labelAngle=0)
         ),

@@ -31,11 +31,11 @@ def draw(view: View, size: Size) -> Any:
                 points += [Point(_called(group, row.label), seed, x, y) for x, y in places(curve)]
         if first:
             panels[title] = Panel("", points, first.x_label, first.unit, log=True, log_x=True)
-    return stack([panels], list(panels), looks, size)
+    return stack([panels], list(panels), looks, size, direct=False)
 
 
 def _called(group: Group, label: str) -> str:
-    """`lstm, time ~ length^1.0`."""
+    """`lstm (time ~ length^1.0)`."""
     row = next((row for row in group.measured if row.label == label), None)
     found = sorted(scalar.value for scalar in row.find(Scalar, "time_exponent")) if row else []
-    return f"{label}, ~ length^{found[len(found) // 2]:.1f}" if found and found[0] == found[0] else label
+    return f"{label} (time ~ length^{found[len(found) // 2]:.1f})" if found and found[0] == found[0] else label

@@ -5,19 +5,22 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
-from harness.charts.style import DARK
+from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Scalar
 from harness.report.conditions import conditions, differing, written
 from harness.report.grouping import Group, Row
+from harness.report.numbers import count
 from harness.schema import Record
+
+HEIGHT, STRIPE = 30.0, 15
+"""Pixels of a model, and of the stripes of its seeds; the median stands below these."""
 
 
 def draw(view: View, size: Size) -> Any:
     """A square for each model and way of training, with a stripe for each seed; the score is the worst in range."""
     parts = []
-    for group in view.of("accuracy", "trained"):
+    for group in view.all_of("accuracy", stage="trained"):
         names = _ways(group)
         if names:
             parts.append(_grid(group, names))
@@ -44,25 +47,24 @@ def _grid(group: Group, names: list[str]) -> Any:
     seeds = max(cell["of"] for cell in cells)
     for cell in cells:
         del cell["order"]
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X("way:N", sort=ways, title=", ".join(names), axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
         y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(domain=False, ticks=False)),
     )
-    width, height = 16.0 * seeds + 8, 22.0
-    heat = base.mark_rect(stroke="white", strokeWidth=1).encode(
+    width = 12.0 * seeds + 14
+    heat = base.mark_rect(stroke="white", strokeWidth=1, height=STRIPE, yOffset=-5).encode(
         xOffset=alt.XOffset("seed:O", sort=None),
         color=depth("score"),
         tooltip=["model:N", "way:N", "seed:N", "score:Q"],
     )
     medians = base.transform_aggregate(middle="median(score)", groupby=["model", "way"])
-    text = medians.mark_text(fontSize=9).encode(
-        text=alt.Text("middle:Q", format=".2f"),
-        color=alt.condition("datum.middle > 0.55", alt.value("white"), alt.value(DARK)),
-    )
+    text = medians.mark_text(fontSize=8, dy=9).encode(text=alt.Text("middle:Q", format=".2f"))
     return alt.layer(heat, text).properties(
         width=max(width, 44) * len(ways),
-        height=height * len(models),
-        title=f"worst score in the trained range on {group.task}",
+        height=HEIGHT * len(models),
+        title=alt.Title(
+            group.task, subtitle=f"worst score in the trained range: {count(seeds, 'seed')}, and their median"
+        ),
     )
 
 

@@ -2,13 +2,13 @@
 
 import math
 import re
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
 from harness.charts.layout import Size, legend
 from harness.charts.lines import AXIS, PLAIN
-from harness.charts.scales import model_colour, model_shape
+from harness.charts.scales import chart_of, model_colour, model_shape
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Curve, Matrix
@@ -18,15 +18,15 @@ HEAD = re.compile(r" head \d+$")
 """How the name of a head ends, whatever its layer is called."""
 
 CORNERS = (
-    {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right"},
-    {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left"},
+    {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right", "up": 14},
+    {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left", "up": 4},
 )
 
 
 def draw(view: View, size: Size) -> Any:
     """A point for each head and seed: attention to the cue, and by how much the score falls when that is cut."""
     rows: list[dict[str, Any]] = []
-    for group in view.of("edge_cut", "trained"):
+    for group in view.of("edge_cut", stage="trained"):
         for row in group.measured:
             for record in row.ok:
                 one = {"model": row.label, "task": group.task, "seed": record.seed}
@@ -58,14 +58,16 @@ def draw(view: View, size: Size) -> Any:
         )
         corners = [{**corner, "attention": corner["x"], "fall": corner["y"] * highest} for corner in CORNERS]
         texts = [
-            alt.Chart(alt.InlineData(values=[corner]))
-            .mark_text(align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-4)
+            chart_of([corner])
+            .mark_text(
+                align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-corner["up"]
+            )
             .encode(x=x, y=y, text="text:N")
             for corner in corners
         ]
-        zero = alt.Chart(alt.InlineData(values=[{"fall": 0}])).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
+        zero = chart_of([{"fall": 0}]).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
         points = (
-            alt.Chart(alt.InlineData(values=own))
+            chart_of(own)
             .mark_point(size=42, filled=True, opacity=0.65)
             .encode(
                 x=x,
@@ -75,11 +77,14 @@ def draw(view: View, size: Size) -> Any:
                 tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
             )
         )
-        named = alt.Chart(alt.InlineData(values=_named(own))).mark_text(
-            align="left", dx=6, fontSize=8, baseline="middle"
-        )
+        names = [
+            chart_of(rows)
+            .mark_text(align=side, dx=6 if side == "left" else -6, dy=-5, fontSize=8)
+            .encode(x=x, y=y, text="head:N")
+            for side, rows in _by_side(_named(own)).items()
+        ]
         parts.append(
-            alt.layer(zero, *texts, points, named.encode(x=x, y=y, text="head:N")).properties(
+            alt.layer(zero, *texts, points, *names).properties(
                 width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
             )
         )
@@ -100,6 +105,14 @@ def cut_heads(record: Record) -> dict[str, tuple[float, float]]:
     return {name: pair for name, pair in pairs.items() if HEAD.search(name) and not any(map(math.isnan, pair))}
 
 
+def _by_side(rows: list[dict[str, Any]]) -> dict[Literal["left", "right"], list[dict[str, Any]]]:
+    """Names stand where there is room: behind a point at the left, before one at the right."""
+    return {
+        "left": [row for row in rows if row["attention"] <= 0.6],
+        "right": [row for row in rows if row["attention"] > 0.6],
+    }
+
+
 def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The heads worth a name: the one that looks most and the one whose cut hurts most, of each model and task."""
     chosen: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -109,4 +122,8 @@ def _named(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if row["model"] not in best or row[key] > best[row["model"]][key]:
                 best[row["model"]] = row
         chosen |= {(row["model"], row["head"], row["seed"]): row for row in best.values() if row[key] > 0.1}
-    return list(chosen.values())
+    kept: list[dict[str, Any]] = []
+    for row in chosen.values():  # names that would lie on one another are left to the records
+        if not any(abs(row["attention"] - o["attention"]) < 0.2 and abs(row["fall"] - o["fall"]) < 0.06 for o in kept):
+            kept.append(row)
+    return kept

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.lines import AXIS, Panel, draw_panel
-from harness.charts.scales import Looks, model_colour, model_shape
+from harness.charts.scales import Looks, chart_of, model_colour, model_shape
 from harness.charts.style import FAINT, INK
 
 NARROW = 420
@@ -38,7 +38,9 @@ class Size:
         return self.asked < NARROW
 
 
-def stack(grid: Sequence[Mapping[str, Panel]], columns: Sequence[str], looks: Looks, size: Size) -> Any:
+def stack(
+    grid: Sequence[Mapping[str, Panel]], columns: Sequence[str], looks: Looks, size: Size, *, direct: bool = True
+) -> Any:
     """Rows of panels, with a column for each name; panels of a column share their x axis.
 
     Args:
@@ -46,11 +48,12 @@ def stack(grid: Sequence[Mapping[str, Panel]], columns: Sequence[str], looks: Lo
         columns: the names, in order.
         looks: colour, dash and shape by model.
         size: how wide all of it shall be.
+        direct: whether names of models may stand at the end of their lines.
     """
     drawn = {point.model for row in grid for panel in row.values() for point in panel.points}
     looks = {name: look for name, look in looks.items() if name in drawn}
     longest = max(map(len, looks))
-    names = not size.narrow and len(looks) <= MOST_NAMES and longest <= LONGEST_NAME
+    names = direct and not size.narrow and len(looks) <= MOST_NAMES and longest <= LONGEST_NAME
     side = 6.0 * longest + 14 if names else 8
     beside = max(1, min(len(columns), int(size.inner // (AXIS + 12 + side + LEAST))))
     width = max(LEAST, size.inner / beside - AXIS - 24 - side)
@@ -103,9 +106,16 @@ def _title(panel: Panel | None, column: str) -> Any:
     said = "    ".join(f"{mark} {way}" for mark, way in zip(marks, ways, strict=False))
     lines = [line for line in (panel.title if panel else "", said) if line]
     if column:
-        return alt.Title(column, subtitle=lines, subtitleFontSize=10, subtitleColor=INK)
+        return alt.Title(column, **_subtitle(lines), subtitleFontSize=10, subtitleColor=INK)
     first, *rest = lines or [""]
-    return alt.Title(first, subtitle=rest, fontSize=10, fontWeight="normal", color=INK, offset=4, subtitleFontSize=8)
+    return alt.Title(
+        first, **_subtitle(rest), fontSize=10, fontWeight="normal", color=INK, offset=4, subtitleFontSize=8
+    )
+
+
+def _subtitle(lines: list[str]) -> dict[str, Any]:
+    """Nothing for no lines: room is kept even for an empty one."""
+    return {"subtitle": lines} if lines else {}
 
 
 def _alone(chart: Any) -> Any:
@@ -117,7 +127,7 @@ def _nothing(width: float, height: float) -> Any:
     """As wide as a panel with its axis."""
     blank: dict[str, Any] = {"domain": False, "ticks": False, "labels": False, "grid": False}
     return (
-        alt.Chart(alt.InlineData(values=[{"text": "not measured", "x": 0.5, "y": 0.5}]))
+        chart_of([{"text": "not measured", "x": 0.5, "y": 0.5}])
         .mark_text(color=FAINT, fontSize=9, fontStyle="italic")
         .encode(
             text="text:N",
@@ -143,7 +153,7 @@ def legend(looks: Looks, width: float) -> Any:
         rows.append({"model": name, "x": at, "line": line})
         at += size
     height = 14 * (line + 1)
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
+    base = chart_of(rows).encode(
         x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
         y=alt.Y("line:Q", axis=None, scale=alt.Scale(domain=[-0.5, line + 0.5], reverse=True, nice=False)),
         color=model_colour(looks),

@@ -4,7 +4,7 @@ from typing import Any
 
 from harness.charts.layout import Size, stack
 from harness.charts.lines import Panel, Point
-from harness.charts.view import NothingToDraw, View
+from harness.charts.view import NothingToDraw, View, thinned
 from harness.report.grouping import Row
 
 WAYS = {"validation_loss": "validation", "loss": "training"}
@@ -13,8 +13,8 @@ WAYS = {"validation_loss": "validation", "loss": "training"}
 def draw(view: View, size: Size) -> Any:
     """A column for each task; validation in full lines, training in broken ones."""
     rows: dict[str, dict[str, Row]] = {}
-    for group in view.groups:
-        for row in group.measured if group.stage == "trained" else ():
+    for group in view.of(stage="trained"):
+        for row in group.rows:
             rows.setdefault(group.task, {}).setdefault(row.label, row)
     panels = {task: panel for task, found in rows.items() if (panel := _panel(view, found))}
     if not panels:
@@ -27,7 +27,7 @@ def _panel(view: View, rows: dict[str, Row]) -> Panel | None:
         Point(label, record.seed, float(each["step"]), each[key], way)
         for label, row in rows.items()
         for record in row.ok
-        for each in view.learning(record.trial)
+        for each in thinned(view.learning(record.trial))
         for key, way in WAYS.items()
         if key in each
     ]

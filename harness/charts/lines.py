@@ -8,8 +8,9 @@ from typing import Any
 
 import altair as alt
 
-from harness.charts.scales import Looks, model_colour, model_shape
+from harness.charts.scales import Looks, chart_of, model_colour, model_shape
 from harness.charts.style import FAINT, SHADE
+from harness.charts.view import thinned
 
 AXIS = 40
 """Pixels for the labels of a y axis, so that panels stand exactly below one another."""
@@ -17,6 +18,9 @@ AXIS = 40
 PLAIN = "format(datum.value, ',')"
 SCIENTIFIC = "datum.value >= 0.01 && datum.value < 10000 ? format(datum.value, ',') : format(datum.value, '~e')"
 """How numbers stand at axes."""
+
+MOST_MARKS = 12
+"""So many places along an axis are marked with the shapes of models; lines of more are read as lines."""
 
 GAP = 10
 """Pixels between names at the end of lines."""
@@ -91,7 +95,9 @@ def draw_panel(
         title=panel.x_label if x_title else None,
         scale=alt.Scale(domain=list(x_domain), type="log" if panel.log_x else "linear", nice=False, zero=False),
         axis=alt.Axis(
-            **({"values": powers(*x_domain, most=5)} if panel.log_x else {"tickCount": 6}),
+            **(
+                {"values": powers(*x_domain, most=5)} if panel.log_x else {"tickCount": max(3, min(6, int(width / 45)))}
+            ),
             labelExpr=PLAIN,
             labels=x_title,
         ),
@@ -114,7 +120,7 @@ def draw_panel(
     layers: list[Any] = []
     if panel.trained:
         layers.append(
-            alt.Chart(alt.InlineData(values=[{"x": panel.trained[0], "x2": panel.trained[1]}]))
+            chart_of([{"x": panel.trained[0], "x2": panel.trained[1]}])
             .mark_rect(color=SHADE, clip=True)
             .encode(x=x, x2="x2:Q")
         )
@@ -124,24 +130,26 @@ def draw_panel(
         "way:N", legend=None, scale=alt.Scale(domain=ways, range=list(WAY_DASHES[: len(ways)])), sort=ways
     )
     tooltip = ["model:N", *(["way:N"] if len(ways) > 1 else []), "seed:N", "x:Q", "y:Q"]
-    seeds = alt.Chart(alt.InlineData(values=rows))
+    seeds = chart_of(rows)
     layers.append(
         seeds.mark_line(opacity=0.4, strokeWidth=0.8, clip=True).encode(
             x=x, y=y, color=color, strokeDash=dash, detail="seed:N", tooltip=tooltip
         )
     )
     medians = _medians(rows)
-    bold = alt.Chart(alt.InlineData(values=medians))
+    bold = chart_of(medians)
     layers.append(bold.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash))
+    marked = set(thinned(sorted({row["x"] for row in medians}), MOST_MARKS))
+    marks = chart_of([row for row in medians if row["x"] in marked])
     layers.append(
-        bold.mark_point(size=18, filled=True, opacity=1).encode(
+        marks.mark_point(size=18, filled=True, opacity=1).encode(
             x=x, y=y, color=color, shape=shape, tooltip=[*tooltip[:-3], "x:Q", "y:Q"]
         )
     )
     if names:
         ends = _ends([m for m in medians if m["way"] == ways[0]] or medians, domain, height, panel.log)
         layers.append(
-            alt.Chart(alt.InlineData(values=ends))
+            chart_of(ends)
             .mark_text(align="left", dx=7, fontSize=9)
             .encode(x=alt.value(width), y=alt.Y("place:Q", scale=y_scale), text="model:N", color=color)
         )
@@ -192,11 +200,9 @@ def _comparisons(panel: Panel, x: Any, y: Any, x_domain: tuple[float, float]) ->
     rows = [{"name": name, "x": at, "y": value} for name, line in lines for at, value in line]
     if not rows:
         return []
-    ruled = alt.Chart(alt.InlineData(values=rows)).mark_line(color=FAINT, strokeWidth=1, strokeDash=[2, 2], clip=True)
+    ruled = chart_of(rows).mark_line(color=FAINT, strokeWidth=1, strokeDash=[2, 2], clip=True)
     starts = [{"name": name, "x": line[-1][0], "y": line[-1][1]} for name, line in lines]
-    text = alt.Chart(alt.InlineData(values=starts)).mark_text(
-        align="right", baseline="bottom", dy=-1, fontSize=8, color=FAINT
-    )
+    text = chart_of(starts).mark_text(align="right", baseline="bottom", dy=-3, fontSize=8, color=FAINT)
     return [
         ruled.encode(x=x, y=y, detail="name:N"),
         text.encode(x=x, y=y, text="name:N"),

@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import depth
+from harness.charts.scales import chart_of, depth
 from harness.charts.style import FAINT
-from harness.charts.view import NothingToDraw, View
+from harness.charts.view import MOST_PARTS, NothingToDraw, View
 from harness.measurements import Pattern
 
 CELL = 15
@@ -15,9 +15,9 @@ CELL = 15
 
 
 def draw(view: View, size: Size) -> Any:
-    """A map for each model and task, of the first seed: queries downwards, keys to the right."""
+    """A map for each model and task, of at most a dozen, of the first seed: queries downwards, keys to the right."""
     parts = []
-    for group in view.of("attention_to_subject", "trained"):
+    for group in view.of("attention_to_subject", stage="trained"):
         for row in group.measured:
             found = row.find(Pattern, "pattern")
             if found:
@@ -27,7 +27,7 @@ def draw(view: View, size: Size) -> Any:
             "no example's attention was kept; add --probe attention_to_subject, on a task with examples of at most 32 "
             "tokens"
         )
-    return alt.concat(*parts, columns=max(1, int(size.inner // 400)), spacing=26)
+    return alt.concat(*parts[:MOST_PARTS], columns=max(1, int(size.inner // 400)), spacing=26)
 
 
 def sharpest(pattern: Pattern) -> int:
@@ -48,7 +48,7 @@ def _map(pattern: Pattern, title: str) -> Any:
         for key, weight in enumerate(row)
     ]
     axis: dict[str, Any] = {"domain": False, "ticks": False, "labelFontSize": 8, "labelLimit": 80}
-    base = alt.Chart(alt.InlineData(values=cells)).encode(
+    base = chart_of(cells).encode(
         x=alt.X(
             "key:N",
             sort=names,
@@ -67,7 +67,7 @@ def _map(pattern: Pattern, title: str) -> Any:
     if pattern.cue is not None and pattern.query is not None:
         marked = [{"query": names[pattern.query], "key": names[pattern.cue]}]
         layers.append(
-            alt.Chart(alt.InlineData(values=marked))
+            chart_of(marked)
             .mark_rect(filled=False, stroke="#D55E00", strokeWidth=1.5)
             .encode(x=alt.X("key:N", sort=names), y=alt.Y("query:N", sort=names))
         )

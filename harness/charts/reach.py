@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.charts.layout import Size, stack
 from harness.charts.lines import Panel, Point
-from harness.charts.view import NothingToDraw, View, curves, places
+from harness.charts.view import NothingToDraw, View, curves, places, probe_of, tasks_of
 from harness.measurements import Curve, Matrix
 from harness.report.grouping import IN_WORDS, Group
 
@@ -40,11 +40,13 @@ QUESTIONS = (
 
 def draw(view: View, size: Size) -> Any:
     """A row for each question, a column for each task that has distances."""
+    groups = view.of(*(question.probe for question in QUESTIONS))
+    tasks = tasks_of(groups)
     grid = [
         {
             task: panel
-            for task in view.tasks
-            if (panel := _panel(question, [each for each in view.of(question.probe) if each.task == task]))
+            for task in tasks
+            if (panel := _panel(question, [g for g in groups if probe_of(g) == question.probe and g.task == task]))
         }
         for question in QUESTIONS
     ]
@@ -52,7 +54,7 @@ def draw(view: View, size: Size) -> Any:
     if not grid:
         probes = ", ".join(question.probe for question in QUESTIONS)
         raise NothingToDraw(f"none of {probes} has measured a curve along distance; add --probe accuracy, for example")
-    return stack(grid, [task for task in view.tasks if any(task in row for row in grid)], view.looks, size)
+    return stack(grid, [task for task in tasks if any(task in row for row in grid)], view.looks, size)
 
 
 def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
@@ -72,7 +74,8 @@ def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
                         points += [Point(row.label, seed, x, y, way) for x, y in found]
     if first is None:
         return None
-    inside = [x for (x, _), flag in zip(places(first), first.inside or [], strict=False) if flag]
+    xs: list[Any] = list(first.x)
+    inside = [float(x) for x, flag in zip(xs, first.inside or [], strict=False) if flag]
     share = first.unit == "share"
     low = question.log and any(point.y < FLOOR for point in points)
     return Panel(
@@ -99,7 +102,8 @@ def _uniform(groups: Sequence[Group]) -> list[tuple[str, list[tuple[float, float
     for each in groups:
         for row in each.measured:
             for matrix in row.find(Matrix, "share_on_cue"):
-                line = matrix.values[matrix.rows.index("uniform")]
-                xs = [x for x, _ in places(row.find(Curve, "sharpest_share")[0])]
-                return [("uniform", list(zip(xs, line, strict=True)))]
+                for curve in row.find(Curve, "sharpest_share"):
+                    if "uniform" in matrix.rows and len(matrix.columns) == len(curve.x):
+                        line = matrix.values[matrix.rows.index("uniform")]
+                        return [("uniform", places(curve.model_copy(update={"y": line})))]
     return []

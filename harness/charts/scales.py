@@ -1,6 +1,6 @@
-"""What several charts encode alike: models by colour and shape, verdicts by colour, shares by depth."""
+"""What several charts have alike: rows as data; models by colour and shape, verdicts by colour, shares by depth."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
@@ -9,6 +9,14 @@ from harness.charts.style import TONES
 
 Looks = Mapping[str, Mapping[str, Any]]
 """Colour, dash and shape by model."""
+
+
+def chart_of(rows: Iterable[Mapping[str, Any]]) -> alt.Chart:
+    """A chart of these rows. Altair checks each row, and copies all of them wherever charts are put together, unless
+    they are set afterwards, as a tuple; of many rows that would take most of the time."""
+    data = alt.InlineData(values=[])
+    data["values"] = tuple(rows)
+    return alt.Chart(data)
 
 
 def model_colour(looks: Looks) -> alt.Color:

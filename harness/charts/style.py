@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLACK, BLUE = "#000000", "#0072B2"
+
+PALETTE = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", BLACK)
 """Okabe and Ito's, which people with any kind of colour vision can tell apart, without the yellow that white paper
 swallows (https://jfly.uni-koeln.de/color/); a chart of more models begins again, with other dashes and shapes."""
 
 DASHES = ([1, 0], [5, 2], [2, 2], [7, 2, 2, 2])
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
 
-INK, FAINT, SHADE = "#333333", "#8a8a8a", "#eef1f4"
-"""Of text and axes, of what is drawn for comparison, of the trained range."""
+INK, FAINT, GRID, SHADE = "#333333", "#767676", "#e4e4e4", "#eef1f4"
+"""Of text and axes, of what is drawn for comparison, of lines behind all, of the trained range."""
 
 DARK = "#1a1a1a"
 """Of numbers on light squares, also where a page is dark."""
@@ -47,7 +49,7 @@ CONFIG: dict[str, Any] = {
         "domainColor": FAINT,
         "tickColor": FAINT,
         "tickSize": 3,
-        "gridColor": "#e4e4e4",
+        "gridColor": GRID,
         "gridWidth": 0.5,
     },
     "axisX": {"grid": False},

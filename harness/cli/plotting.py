@@ -49,3 +49,5 @@ def plot(
     paths = [out] if len(charts) == 1 else [out.with_stem(f"{out.stem}-{chart}") for chart in charts]
     drawings.save(dict(zip(charts, paths, strict=True)), width)
     say(f"{counted(len(paths), 'chart')}: {', '.join(map(str, paths))}")
+    if drawings.view.left_out:
+        say(drawings.view.left_out, error=True)

@@ -17,22 +17,35 @@ from markupsafe import Markup
 
 from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
-from harness.charts.style import FAINT, INK, SHADE
+from harness.charts.style import BLACK, BLUE, FAINT, GRID, INK, SHADE
 from harness.page.command import command_of
 from harness.page.explorer import explorer
+from harness.registry import describe
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
-from harness.report.elements import Heading
+from harness.report.elements import Block, Heading, Table
 from harness.report.grouping import spelled_out
 from harness.report.numbers import count
 from harness.schema import Record
 
-WIDTH = 860.0
-"""Of charts, in pixels."""
+WIDTH = 780.0
+ENLARGED = 1.3
+"""Of charts: in pixels as they are drawn for paper, and by how much screens show them larger."""
+
+VARIABLES = {
+    INK: "--ink",
+    FAINT: "--faint",
+    SHADE: "--shade",
+    GRID: "--line",
+    BLACK: "--ink",
+    BLUE: "--blue",
+}
+"""Of the page's style, for colours that a dark page shows in another way."""
 
 MOST_CARDS = 60
 MOST_ROWS = 400
-"""So many models, and rows of a table, are shown; the page says what it leaves out."""
+MOST_CELLS = 60_000
+"""So many models, rows of a table, and cells of all tables together are shown; the page says what it leaves out."""
 
 MOST_IN_NOTEBOOK = 12
 
@@ -48,7 +61,8 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     blocks = document(list(view.records), view.suite, sections)
     titles = [index for index, block in enumerate(blocks) if isinstance(block, Heading) and block.level > 1]
     found = cards(view.groups)
-    patterns, left_out = explorer(view)
+    patterns, patterns_left = explorer(view)
+    shown, tables_left = _fitting(blocks[titles[0] :] if titles else [])
     return (
         _environment()
         .get_template("page.html.j2")
@@ -59,18 +73,47 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             facts=_facts(kept),
             questions=QUESTIONS,
             cards=found[:MOST_CARDS],
-            more_cards=max(0, len(found) - MOST_CARDS),
+            left_out=_left_out(view, len(found) - MOST_CARDS, patterns_left, tables_left),
             looks=view.looks,
             full=spelled_out(kept),
             charts=list(_charts(view)),
             patterns=Markup(patterns) if patterns != "[]" else "",
-            left_out=left_out,
-            blocks=[(type(block).__name__, block) for block in (blocks[titles[0] :] if titles else [])],
+            blocks=[(type(block).__name__, block) for block in shown],
             most_rows=MOST_ROWS,
             css=Markup(_text("page.css")),
             js=Markup(_text("page.js")),
         )
     )
+
+
+def _fitting(blocks: Sequence[Block]) -> tuple[list[Block], int]:
+    """The blocks but for those tables that would make the page too large, and how many these are."""
+    kept: list[Block] = []
+    room, left = MOST_CELLS, 0
+    for block in blocks:
+        cells = _cells(block) if isinstance(block, Table) else 0
+        if cells > room:
+            left += 1
+        else:
+            room -= cells
+            kept.append(block)
+    return kept, left
+
+
+def _cells(table: Table) -> int:
+    return len(table.columns) * min(MOST_ROWS, len(table.columns[0].cells) if table.columns else 0)
+
+
+def _left_out(view: View, models: int, patterns: int, tables: int) -> list[str]:
+    """What the page has no room for, and where that can be had; a sentence each."""
+    found = [view.left_out] if view.left_out else []
+    if models > 0:
+        found.append(f"{count(models, 'model')} have no answers above: harness report RUN --model NAME")
+    if patterns:
+        found.append(f"The attention of {count(patterns, 'example')} is in the records only.")
+    if tables:
+        found.append(f"{count(tables, 'table')} are left out below: harness report RUN --format csv, or --model NAME")
+    return found
 
 
 def render_snippet(view: View) -> str:
@@ -97,7 +140,7 @@ def _scoped(css: str) -> str:
     kept = [
         line
         for line in css.splitlines()
-        if re.match(r"(table|th|td|thead|details|summary|\.(icon|swatch|meaning))", line)
+        if re.match(r"(table|th|td|thead|details|summary|\.(icon|swatch|meaning|value))", line)
     ]
     variables = "; ".join(re.findall(r"(--[\w-]+: [^;]+);", css.split("@media")[0]))
     return "\n".join([f".harness-results {{ {variables}; }}", *(f".harness-results {line}" for line in kept)])
@@ -138,9 +181,11 @@ def _charts(view: View) -> Any:
     for chart in CHARTS.values():
         try:
             drawn = chart.draw(view, Size(WIDTH, WIDTH - 40))
+            yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name))}
         except NothingToDraw:
             continue
-        yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name))}
+        except Exception as error:  # a page shows what it can
+            yield {"chart": chart, "failed": f"This chart could not be drawn: {describe(error)}"}
 
 
 def inline(drawing: str, name: str) -> str:
@@ -148,7 +193,14 @@ def inline(drawing: str, name: str) -> str:
     drawing = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawing)
     drawing = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawing)
     drawing = re.sub(r'(<rect width="[\d.]+" height="[\d.]+" fill=")white"', r'\1none"', drawing, count=1)
-    for colour, variable in ((INK, "--ink"), (FAINT, "--faint"), (SHADE, "--shade"), ("#e4e4e4", "--line")):
+    for colour, variable in VARIABLES.items():
         drawing = drawing.replace(f'"{colour}"', f'"var({variable})"')
+    drawing = re.sub(r"(?<=<svg )[^>]*", lambda found: _enlarged(found[0]), drawing, count=1)
     label = html.escape(f"Chart: {CHARTS[name].title}. {CHARTS[name].look_for}", quote=True)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawing, count=1)
+
+
+def _enlarged(attributes: str) -> str:
+    return re.sub(
+        r'\b(width|height)="([\d.]+)"', lambda found: f'{found[1]}="{float(found[2]) * ENLARGED:.0f}"', attributes
+    )

@@ -7,7 +7,9 @@ An answer is made from the verdicts that probes gave, one for each seed, by rule
   the gradient at the cue, at the farthest place that training covers, as a share of that at the nearest place. It
   arrives from 1 % on.
 - *Looks*: `attention_to_subject`: the head that looks at the cue most gives it at least half of its attention, and at
-  least twice as much as a head would that looks everywhere alike.
+  least twice as much as a head would that looks everywhere alike. Where the cue always stands first, a head that
+  rests on the first position, whatever it holds, would pass, too: it counts as a look only if `edge_cut` has moved the
+  cue and found the cut of the first position harmless; else it may be a habit.
 - *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `input_swap`, where the
   answer follows the cue.
 - *Extrapolates*: `position_extrapolation`, or else `accuracy`: the scores beyond the trained range.
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from harness.measurements import Curve, Scalar, place
+from harness.measurements import Curve, Pattern, Scalar, place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
 from harness.seeds import FEW_SEEDS, summarise
@@ -159,20 +161,39 @@ def _looks(rows: Rows) -> Answer:
     row = rows.get(("attention_to_subject", "trained"))
     if row is None:
         return NOT_MEASURED
-    pairs = list(zip(row.find(Scalar, "sharpest_head"), row.find(Scalar, "times_uniform"), strict=False))
+    shares, multiples = _by_seed(row, "sharpest_head"), _by_seed(row, "times_uniform")
+    seeds = sorted(shares.keys() & multiples.keys())
+    told = _told_from_the_first_position(row, rows.get(("edge_cut", "trained")))
+
+    def word(seed: int) -> str:
+        if shares[seed].value >= HALF and multiples[seed].value >= TWICE:
+            return "yes" if told.get(seed, True) else "may be a habit"
+        return "hardly"
+
     return _judged(
         row,
-        [
-            _said(share.value, "yes" if share.value >= HALF and times.value >= TWICE else "hardly")
-            for share, times in pairs
-        ],
+        [_said(shares[seed].value, word(seed)) for seed in seeds],
         {"yes": "good", "hardly": "bad"},
-        number=spread(summarise(share.value for share, _ in pairs)),
+        number=spread(summarise(shares[seed].value for seed in seeds)),
         about="attention to the cue, sharpest head",
         probe="attention_to_subject",
         meaning=f"yes: the sharpest head gives the cue at least {HALF:.0%} of its attention, and {TWICE:g} times that "
-        "of a head that looks everywhere alike",
+        "of a head that looks everywhere alike; may be a habit: the cue always stands first, where heads often rest, "
+        "and edge_cut has not shown that the model does without the first position when the cue stands elsewhere",
     )
+
+
+def _told_from_the_first_position(looks: Row, cut: Row | None) -> dict[int, bool]:
+    """For each seed whose cue always stands first, whether a look at it was told from a rest on the first position."""
+    patterns = {r.seed: [m for m in r.measurements if isinstance(m, Pattern)] for r in looks.ok}
+    told = {seed: False for seed, found in patterns.items() if found and all(each.cue == 0 for each in found)}
+    moved = _by_seed(cut, "first_position_cut") if cut else {}
+    return told | {seed: each.verdict == "harmless" for seed, each in moved.items() if each.headline}
+
+
+def _by_seed(row: Row, name: str) -> dict[int, Scalar]:
+    found = ((record.seed, m) for record in row.ok for m in record.measurements)
+    return {seed: m for seed, m in found if isinstance(m, Scalar) and m.name == name}
 
 
 def _relies(rows: Rows) -> Answer:
