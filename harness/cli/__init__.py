@@ -12,6 +12,7 @@ import click
 from harness.cli.authors import check, new
 from harness.cli.cleaning import clean
 from harness.cli.common import print_anything, say
+from harness.cli.comparing import compare
 from harness.cli.merging import merge
 from harness.cli.plotting import plot
 from harness.cli.plugins import list_plugins, show
@@ -34,7 +35,20 @@ def _on_one_screen() -> Iterator[None]:
 class HarnessGroup(click.Group):
     """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
 
-    order: ClassVar = ("run", "report", "plot", "list", "show", "bench", "new", "check", "merge", "clean", "schema")
+    order: ClassVar = (
+        "run",
+        "report",
+        "plot",
+        "compare",
+        "list",
+        "show",
+        "bench",
+        "new",
+        "check",
+        "merge",
+        "clean",
+        "schema",
+    )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.order, *(name for name in super().list_commands(ctx) if name not in self.order)]
@@ -92,5 +106,5 @@ def main() -> None:
     """
 
 
-for command in (run, report, plot, list_plugins, show, bench, new, check, merge, clean, schema):
+for command in (run, report, plot, compare, list_plugins, show, bench, new, check, merge, clean, schema):
     main.add_command(command)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import counted, rendered, say, write_file, write_page
-from harness.errors import HarnessError, RequestError
+from harness.cli.common import check_target, counted, rendered, say, write_file, write_page
+from harness.errors import HarnessError
 from harness.vocabulary import FORMATS
 
 
@@ -23,10 +23,7 @@ def report(directory: Path, form: str, out: Path | None) -> None:
     """
     from harness.results import read
 
-    if out is not None and not out.parent.is_dir():
-        raise RequestError(f"there is no folder {str(out.parent)!r} to write {out.name!r} into; make it first")
-    if form == "html" and out is None:
-        raise RequestError("a page goes into a file; say which, for example --out page.html")
+    check_target(form, out)
     unreadable: list[str] = []
     results = read(directory, unreadable.append)
     if results.records or not unreadable:
