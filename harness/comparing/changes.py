@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from harness.comparing.pairing import KINDS, Pair
 from harness.report.conditions import conditions, written
 from harness.schema import PluginUse, Provenance, Record
-from harness.suites import format_arguments
 
 DIGITS = 8
 """Of a digest or revision, as people tell them apart."""
@@ -82,7 +81,7 @@ def _versions(records: Iterable[Record], kind: str) -> list[str]:
 
 def _further(use: PluginUse, others: set[str]) -> str:
     """The arguments that the plugin of the other run does not have."""
-    return format_arguments({name: value for name, value in use.arguments.items() if name not in others})
+    return ", ".join(f"{name}={written(value)}" for name, value in use.arguments.items() if name not in others)
 
 
 def _settings(records: Sequence[tuple[Pair, Record, Record]]) -> Iterator[Change]:

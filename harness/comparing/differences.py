@@ -25,7 +25,7 @@ from harness.comparing.direction import Direction, direction
 from harness.comparing.pairing import Cell, Pair
 from harness.measurements import Entry, Measured, Pattern, place
 from harness.report.blocks import TIMES
-from harness.schema import Measurement, PluginUse, Record
+from harness.schema import Measurement, PluginUse, Record, Scalar
 from harness.seeds import FEW_SEEDS, Summary, coverage, seeds_alike, summarise
 from harness.selection import difference
 from harness.statistics import MARGIN
@@ -37,6 +37,9 @@ Verdict = Literal[
 
 RARE = 0.05
 """Where not all seeds agree: how rarely a coin may do the same."""
+
+TRAINING = "training"
+"""What stands in the place of a probe where training itself is told of."""
 
 SAME = 1e-6
 """Relative differences below this are rounding."""
@@ -62,13 +65,9 @@ class Difference:
     """One number in both runs. What has a value for each seed is in the order of `seeds`."""
 
     cell: Cell
-    measurement: str
-    kind: str
-    """Of the measurement: `scalar`, `curve`, `matrix`; `training` for what training came to."""
-    unit: str
+    of: Measurement
+    """The measurement, as one record of the first run has it."""
     place: Place
-    headline: bool
-    """Whether reports show it."""
     inside: bool | None
     """Whether training covered the place."""
     seeds: tuple[int, ...]
@@ -86,6 +85,16 @@ class Difference:
     said_a: tuple[str, ...] = ()
     said_b: tuple[str, ...] = ()
     """The verdicts of the probe, for each seed that has one."""
+
+    @property
+    def measurement(self) -> str:
+        """The name of what was measured."""
+        return self.of.name
+
+    @property
+    def unit(self) -> str:
+        """Of both numbers, and of their difference."""
+        return self.of.unit
 
     @cached_property
     def differences(self) -> tuple[float, ...]:
@@ -183,20 +192,18 @@ def differences(pairs: Iterable[Pair]) -> Iterator[Difference]:
 
 def _validation(cell: Cell, a: Sequence[Record], b: Sequence[Record]) -> Difference | None:
     """The validation loss, where every seed has one."""
-    if not all(record.trained for record in (*a, *b)):
+    old, new = ([record.trained.validation_loss for record in side if record.trained] for side in (a, b))
+    if len(old) < len(a) or len(new) < len(b):
         return None
     changed = any(not same_task(mine.task, other.task) for other, mine in zip(a, b, strict=True))
     return Difference(
-        cell._replace(probe="training"),
-        "validation_loss",
-        "training",
-        "",
+        cell._replace(probe=TRAINING),
+        Scalar(name="validation_loss", unit="", value=old[0], headline=True),
         Place(),
-        headline=True,
-        inside=None,
+        None,
         seeds=tuple(record.seed for record in a),
-        a=tuple(record.trained.validation_loss for record in a if record.trained),
-        b=tuple(record.trained.validation_loss for record in b if record.trained),
+        a=tuple(old),
+        b=tuple(new),
         direction=-1,
         repetitions=_repetitions(a, b),
         obstacle="the task has changed" if changed else "",
@@ -240,12 +247,9 @@ def _difference(
     values = [entry.value for entry in (*olds, *news)]
     return Difference(
         cell,
-        first.name,
-        first.kind,
-        first.unit,
+        first,
         at,
-        headline=first.headline,
-        inside=olds[0].inside,
+        olds[0].inside,
         seeds=tuple(record.seed for record in some_a),
         a=tuple(entry.value for entry in olds),
         b=tuple(entry.value for entry in news),
@@ -301,5 +305,5 @@ def _one_machine(records: Iterable[Record]) -> bool:
 def headlines(found: Iterable[Difference]) -> list[Difference]:
     """Those that reports show: of each cell the headline ones, or all where there is none."""
     found = list(found)
-    have = {each.cell for each in found if each.headline}
-    return [each for each in found if each.headline or each.cell not in have]
+    have = {each.cell for each in found if each.of.headline}
+    return [each for each in found if each.of.headline or each.cell not in have]

@@ -2,13 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from textwrap import shorten
 
 from harness.comparing.comparison import Comparison, counts
-from harness.comparing.differences import RARE, Difference, Verdict, headlines, luck
+from harness.comparing.differences import RARE, TRAINING, Difference, Verdict, headlines, luck
 from harness.comparing.pairing import KINDS, Cell, Lone, Side
+from harness.measurements import Curve, Matrix
 from harness.report.blocks import LONGEST_REASON
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, drawn, in_ascii, in_safety
 from harness.report.grouping import IN_WORDS
@@ -29,6 +31,8 @@ WORDS: dict[Verdict, str] = {
 }
 """Every verdict, in order, and what stands for it where there is little room."""
 
+TITLE = "Did the change help?"
+
 MOST_LINES = 20
 """Items of one list; the rest is left to JSON."""
 
@@ -47,27 +51,42 @@ def document(comparison: Comparison, *, ascii: bool = False) -> list[Block]:
 def _parts(comparison: Comparison) -> Iterator[Block]:
     """Part by part, each of which may fail without the others."""
     rows = headlines(comparison.rows)
-    yield Heading("Did the change help?", 1)
+    yield Heading(TITLE, 1)
     yield Items([f"A: {about(comparison.a)}", f"B: {about(comparison.b)}"])
     yield Paragraph(in_short(rows))
     yield from drawn(lambda: overview(rows))
-    yield from drawn(lambda: changed(comparison))
-    trials = by_trial(rows)
-    same = [trial for trial, found in trials if all(row.verdict == "identical" for row in found)]
-    for (model, task), found in trials:
-        if (model, task) not in same:
-            yield Heading(f"{model} on {task}")
-            yield from drawn(partial(_trial, found))
-    if same and len(same) < len(trials):
-        yield Heading("Identical, bit for bit")
-        yield Items([f"{model} on {task}" for model, task in same])
-    yield from drawn(lambda: _titled("Failed or skipped", _outcomes(comparison)))
-    yield from drawn(lambda: _titled("In one run only", _alone(comparison)))
-    yield from drawn(lambda: _titled("How to read this", [Items(legend(comparison.rows, rows))]))
+    for section in sections(comparison):
+        yield from (Heading(section.title), *section.blocks)
 
 
-def _titled(title: str, blocks: list[Block]) -> list[Block]:
-    return [Heading(title), *blocks] if blocks else []
+@dataclass(frozen=True)
+class Section:
+    """A titled part."""
+
+    title: str
+    blocks: list[Block]
+    rows: Sequence[Difference] = ()
+    """What it is about, in a section of numbers."""
+
+
+def sections(comparison: Comparison) -> Iterator[Section]:
+    """What has changed; each model that differs; everything else. Without those that have nothing to say."""
+    yield Section("What changed", [*drawn(lambda: _changed(comparison))])
+    rows = headlines(comparison.rows)
+    trials = {f"{model} on {task}": own for (model, task), own in by_trial(rows)}
+    same = [title for title, own in trials.items() if all(row.verdict == "identical" for row in own)]
+    for title, own in trials.items():
+        if title not in same:
+            yield Section(title, [*drawn(partial(_trial, own))], own)
+    further: dict[str, Callable[[], list[Block]]] = {
+        "Identical, bit for bit": lambda: _items(same if len(same) < len(trials) else []),
+        "Failed or skipped": lambda: _items(_outcomes(comparison)),
+        "In one run only": lambda: _items(_alone(comparison)),
+        "How to read this": lambda: [Items(legend(comparison.rows, rows))],
+    }
+    for title, blocks in further.items():
+        if found := [*drawn(blocks)]:
+            yield Section(title, found)
 
 
 def about(side: Side) -> str:
@@ -85,13 +104,13 @@ def in_short(rows: Sequence[Difference]) -> str:
     found = counts(rows)
     if found["identical"] == len(rows):
         return f"All {count(len(rows), 'number')} in both are identical, bit for bit."
-    said = [f"{found[verdict]:,} {verdict}" for verdict in WORDS if found[verdict]]
-    text = f"Of {count(len(rows), 'number')} in both, B has {', '.join(said)}."
+    said = [f"{found[word]:,} {word.replace('no clear', 'without a clear')}" for word in WORDS if found[word]]
+    text = f"B beside A, {count(len(rows), 'number')}: {', '.join(said)}."
     signs = [row for row in rows if row.verdict in ("better", "worse", "higher", "lower")]
     if signs:
         fewest = min(len(row.seeds) for row in signs)
         odds = round(1 / luck(fewest, fewest))
-        text += f" Where nothing matters, {fewest} seeds still agree in 1 of {odds} cases: look for many that agree."
+        text += f" By luck alone, {fewest} seeds agree in 1 of {odds} cases: trust what many numbers say alike."
     elif found["undecided"]:
         text += f" For a verdict, run both with at least {FEW_SEEDS} seeds (--seeds {FEW_SEEDS})."
     return text
@@ -110,7 +129,8 @@ def overview(rows: Sequence[Difference]) -> Iterator[Table]:
         moves = [f"{s.measurement} {number(s.median_a)} -> {number(s.median_b)}" if s else "" for s in scores]
         columns.append(Column("main score", moves, "text"))
         columns.append(Column("verdict", [verdict(s) if s else "" for s in scores], "text"))
-    columns += [Column(word, [str(each[word] or "") for each in found]) for word in shown]
+    short = {"no clear difference": WORDS["no clear difference"]}
+    columns += [Column(short.get(word, word), [str(each[word] or "") for each in found]) for word in shown]
     if trials:
         yield Table(columns)
 
@@ -118,7 +138,7 @@ def overview(rows: Sequence[Difference]) -> Iterator[Table]:
 def main_score(rows: Iterable[Difference]) -> Difference | None:
     """The first single number of which it is known which way is good."""
     scores = [row for row in rows if row.direction and not row.place.called]
-    return next((row for row in scores if row.kind == "scalar"), scores[0] if scores else None)
+    return next((row for row in scores if row.cell.probe != TRAINING), scores[0] if scores else None)
 
 
 def by_trial(rows: Iterable[Difference]) -> list[tuple[tuple[str, str], list[Difference]]]:
@@ -129,9 +149,8 @@ def by_trial(rows: Iterable[Difference]) -> list[tuple[tuple[str, str], list[Dif
     return list(found.items())
 
 
-def changed(comparison: Comparison) -> Iterator[Block]:
+def _changed(comparison: Comparison) -> Iterator[Block]:
     """What differs apart from the numbers."""
-    yield Heading("What changed")
     if not comparison.changes:
         yield Paragraph("Nothing that the records tell: the same code, settings, versions and machine.")
         return
@@ -151,15 +170,16 @@ def _trial(rows: Sequence[Difference]) -> Iterator[Block]:
     if single := [own[0] for own in differing if not own[0].place.called]:
         yield scalar_table(single)
     for own in differing:
-        if own[0].kind == "curve":
+        if isinstance(own[0].of, Curve):
             yield curve_table(own)
-    if matrices := [_matrix(own) for own in differing if own[0].kind == "matrix"]:
+    if matrices := [_matrix(own) for own in differing if isinstance(own[0].of, Matrix)]:
         yield Items(matrices)
     if alike:
-        yield Paragraph(f"Identical, bit for bit: {', '.join(_named(own[0]) for own in alike)}.")
+        yield Paragraph(f"Identical, bit for bit: {', '.join(named(own[0]) for own in alike)}.")
 
 
-def _named(row: Difference) -> str:
+def named(row: Difference) -> str:
+    """`accuracy: worst_inside`."""
     return f"{_probe(row.cell)}: {row.measurement}"
 
 
@@ -169,7 +189,7 @@ def _probe(cell: Cell) -> str:
 
 def scalar_table(rows: Sequence[Difference]) -> Table:
     """A line for each single number."""
-    labels = [f"{_named(row)} ({row.unit})" if row.unit else _named(row) for row in rows]
+    labels = [f"{named(row)} ({row.unit})" if row.unit else named(row) for row in rows]
     columns = [
         Column("number", labels, "label"),
         Column("A", [number(row.median_a) for row in rows]),
@@ -211,7 +231,7 @@ def _words(row: Difference) -> Iterator[str]:
     if row.said_a != row.said_b and row.said_a and row.said_b:
         old, new = (_counted(said) for said in (row.said_a, row.said_b))
         if old != new:
-            yield f"{_named(row)}: {old} -> {new}"
+            yield f"{named(row)}: {old} -> {new}"
 
 
 def _counted(said: Sequence[str]) -> str:
@@ -243,7 +263,9 @@ def curve_table(rows: Sequence[Difference]) -> Table:
     first = rows[0]
     notes = ["* beyond the trained range"] if any(row.inside is False for row in rows) else []
     notes += [f"no verdict (-): {reason}" for reason in reasons]
-    return Table(columns, f"{_named(first)}{f' ({first.unit})' if first.unit else ''}", notes)
+    assert isinstance(first.of, Curve)
+    along = f" by {first.of.x_label}" if first.of.x_label else ""
+    return Table(columns, f"{named(first)}{f' ({first.unit})' if first.unit else ''}{along}", notes)
 
 
 def _matrix(rows: Sequence[Difference]) -> str:
@@ -251,12 +273,12 @@ def _matrix(rows: Sequence[Difference]) -> str:
     differing = [row for row in rows if row.verdict != "identical"]
     most = max(differing, key=lambda row: abs(row.summary.median) if row.summary.n else -1.0)
     return (
-        f"{_named(most)}: {len(differing)} of {count(len(rows), 'number')} differ, most at {most.place.called}: "
+        f"{named(most)}: {len(differing)} of {count(len(rows), 'number')} differ, most at {most.place.called}: "
         f"{number(most.median_a)} -> {number(most.median_b)}; all of them: --format csv"
     )
 
 
-def _outcomes(comparison: Comparison) -> list[Block]:
+def _outcomes(comparison: Comparison) -> list[str]:
     """What became of cells that one run could not measure; of those that neither could, only how many there are."""
     items, neither = [], 0
     for each in comparison.outcomes:
@@ -267,17 +289,17 @@ def _outcomes(comparison: Comparison) -> list[Block]:
         items.append(f"{each.cell.called}, {name_seeds(each.seeds)}: in {run} {shorten(why, LONGEST_REASON)}")
     if neither:
         items.append(f"in both: {count(neither, 'record')}")
-    return _list(items)
+    return items
 
 
-def _alone(comparison: Comparison) -> list[Block]:
+def _alone(comparison: Comparison) -> list[str]:
     """What one run has and the other lacks: plugins once, with how many cells; else cell by cell."""
     items = [f"only in {run}: {text}" for run, lone in _sides(comparison) for text in _lone(lone)]
     if any(each.lacks in KINDS for _, lone in _sides(comparison) for each in lone) and all(
         lone for _, lone in _sides(comparison)
     ):
         items.append("if a name has changed, say which is which: --pair OLD=NEW")
-    return _list(items)
+    return items
 
 
 def _sides(comparison: Comparison) -> tuple[tuple[str, list[Lone]], tuple[str, list[Lone]]]:
@@ -297,7 +319,7 @@ def _lone(lone: Sequence[Lone]) -> Iterator[str]:
         yield f"{name_seeds(own)} of {model} on {task} ({', '.join(dict.fromkeys(probes))})"
 
 
-def _list(items: list[str]) -> list[Block]:
+def _items(items: list[str]) -> list[Block]:
     if not items:
         return []
     more = len(items) - MOST_LINES
