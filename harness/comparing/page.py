@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from markupsafe import Markup
@@ -13,7 +13,7 @@ from harness.charts.lines import Panel, Point
 from harness.charts.style import looks
 from harness.comparing.comparison import Comparison
 from harness.comparing.differences import Difference, headlines
-from harness.comparing.document import TITLE, Section, about, in_short, named, overview, sections
+from harness.comparing.document import TITLE, about, in_short, named, overview, sections
 from harness.measurements import Curve
 from harness.page import MOST_ROWS, WIDTH, environment, inline, packaged, scoped
 from harness.report.elements import Block, Table, in_safety
@@ -22,23 +22,29 @@ from harness.report.layout import Column
 TONES = {"better": "good", "worse": "bad", "identical": "quiet", "same": "quiet", "undecided": "quiet", "-": "quiet"}
 """How the first word of a cell is shown."""
 
-MOST_CHARTS = 24
-"""So many models have a chart."""
+MOST_PANELS = 36
+"""So many curves are drawn, since each takes a part of a second; the page says how many it leaves out."""
+
+
+IN_NOTEBOOK = 2
+"""Sections that a notebook shows: what has changed, and the first model."""
 
 
 def render_page(comparison: Comparison) -> str:
     """The whole page."""
-    return _rendered("comparison.html.j2", comparison, packaged("page.css") + packaged("comparison.css"))
+    return _rendered("comparison.html.j2", comparison, _css(), None)
 
 
 def render_snippet(comparison: Comparison) -> str:
     """What a notebook shows: the answer, what has changed, and the first model that differs."""
-    return _rendered(
-        "comparison_snippet.html.j2", comparison, scoped(packaged("page.css") + packaged("comparison.css"))
-    )
+    return _rendered("comparison_snippet.html.j2", comparison, scoped(_css()), IN_NOTEBOOK)
 
 
-def _rendered(template: str, comparison: Comparison, css: str) -> str:
+def _css() -> str:
+    return packaged("page.css") + packaged("comparison.css")
+
+
+def _rendered(template: str, comparison: Comparison, css: str, most: int | None) -> str:
     rows = headlines(comparison.rows)
     runs = (("A", comparison.a), ("B", comparison.b))
     return (
@@ -49,7 +55,7 @@ def _rendered(template: str, comparison: Comparison, css: str) -> str:
             runs=[(name, about(side)) for name, side in runs],
             in_short=in_short(rows),
             overview=_blocks(overview(rows)),
-            sections=list(_sections(comparison)),
+            sections=list(islice(_sections(comparison), most)),
             tones=TONES,
             most_rows=MOST_ROWS,
             css=Markup(css),
@@ -59,12 +65,17 @@ def _rendered(template: str, comparison: Comparison, css: str) -> str:
 
 def _sections(comparison: Comparison) -> Iterator[dict[str, Any]]:
     changed = [_changed(comparison)] if comparison.changes else []
-    drawn = 0
+    left = MOST_PANELS
     for index, section in enumerate(sections(comparison)):
-        chart = _chart(section, f"curves-{index}") if drawn < MOST_CHARTS else ""
-        drawn += bool(chart)
-        blocks = changed if index == 0 and changed else section.blocks
-        yield {"title": section.title, "chart": chart, "blocks": _blocks(blocks)}
+        curves = list(_curves(section.rows))
+        shown = curves[:left]
+        left -= len(shown)
+        yield {
+            "title": section.title,
+            "chart": _chart(section.title, shown, f"curves-{index}") if shown else "",
+            "left_out": len(curves) - len(shown),
+            "blocks": _blocks(changed if index == 0 and changed else section.blocks),
+        }
 
 
 def _blocks(blocks: Any) -> list[tuple[str, Block]]:
@@ -83,15 +94,13 @@ def _changed(comparison: Comparison) -> Table:
     return Table([Column(header, column, "text") for header, column in cells.items()])
 
 
-def _chart(section: Section, name: str) -> str:
+def _chart(title: str, curves: Sequence[Sequence[Difference]], name: str) -> str:
     """The curves that differ, of both runs: thin lines are seeds, bold ones their medians."""
-    panels = {named(rows[0]): _panel(rows) for rows in _curves(section.rows)}
-    if not panels:
-        return ""
+    panels = {named(rows[0]): _panel(rows) for rows in curves}
     if len(panels) == 1:
         panels = {name: replace(panel, title=name) for name, panel in panels.items()}
     chart = stack([panels], list(panels), looks(["A", "B"]), Size(WIDTH, WIDTH - 40))
-    return Markup(inline(svg(specification(chart)), name, f"{section.title}: {', '.join(panels)}"))
+    return Markup(inline(svg(specification(chart)), name, f"{title}: {', '.join(panels)}"))
 
 
 def _curves(rows: Sequence[Difference]) -> Iterator[list[Difference]]:
