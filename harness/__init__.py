@@ -11,6 +11,7 @@ from harness.specs import ExecutorSpec, ModelSpec, ProbeSpec, SuiteSpec, TaskSpe
 
 if TYPE_CHECKING:
     from harness.api import run
+    from harness.comparing import compare
     from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
     from harness.errors import RequestError
     from harness.results import load
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "run": "harness.api",
+    "compare": "harness.comparing",
     "load": "harness.results",
     **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Task"), "harness.contracts"),
     **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.schema"),
@@ -46,6 +48,7 @@ __all__ = [
     "SuiteSpec",
     "Task",
     "TaskSpec",
+    "compare",
     "hookimpl",
     "load",
     "run",

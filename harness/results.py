@@ -104,7 +104,7 @@ class Results:
         Raises:
             RequestError: the libraries for charts are missing.
         """
-        with _needed_for("a chart", "page"):
+        with needed_for("a chart", "page"):
             from harness.charts.drawing import Drawings
             from harness.charts.view import View
         return Drawings(View(self.records, self.suite, RunDirectory(self.out).read_learning_curve))
@@ -118,7 +118,7 @@ class Results:
         Raises:
             RequestError: the libraries for pages are missing.
         """
-        with _needed_for("a page", "page"):
+        with needed_for("a page", "page"):
             from harness.page import render_page
         return render_page(self.drawings().view, sections)
 
@@ -140,7 +140,7 @@ class Results:
         Raises:
             RequestError: pandas is not installed.
         """
-        with _needed_for("this", ""):
+        with needed_for("this", ""):
             import pandas
         return pandas.DataFrame(self.rows())
 
@@ -150,7 +150,7 @@ class Results:
         Raises:
             RequestError: polars is not installed.
         """
-        with _needed_for("this", ""):
+        with needed_for("this", ""):
             import polars
         return polars.DataFrame(self.rows(), infer_schema_length=None, strict=False)
 
@@ -160,7 +160,7 @@ class Results:
     def _repr_html_(self) -> str | None:
         """What Jupyter shows: the answers and the first chart; None (so that it shows text) without the libraries."""
         try:
-            with _needed_for("a page", "page"):
+            with needed_for("a page", "page"):
                 from harness.page import render_snippet
             return render_snippet(self.drawings().view)
         except RequestError:
@@ -174,7 +174,7 @@ def check_libraries() -> None:
 
 
 @contextmanager
-def _needed_for(what: str, extra: str) -> Iterator[None]:
+def needed_for(what: str, extra: str) -> Iterator[None]:
     """Around an import that not everybody has installed.
 
     Raises:

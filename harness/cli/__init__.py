@@ -12,6 +12,7 @@ import click
 from harness.cli.authors import check, new
 from harness.cli.cleaning import clean
 from harness.cli.common import print_anything, say
+from harness.cli.comparing import compare
 from harness.cli.ledger import ledger
 from harness.cli.merging import merge
 from harness.cli.plotting import plot
@@ -39,6 +40,7 @@ class HarnessGroup(click.Group):
         "run",
         "report",
         "plot",
+        "compare",
         "list",
         "show",
         "bench",
@@ -106,5 +108,5 @@ def main() -> None:
     """
 
 
-for command in (run, report, plot, list_plugins, show, bench, ledger, new, check, merge, clean, schema):
+for command in (run, report, plot, compare, list_plugins, show, bench, ledger, new, check, merge, clean, schema):
     main.add_command(command)

@@ -95,6 +95,18 @@ def write_page(results: Any, path: Path) -> None:
     write_file(path, results.page(sections_of(results.records)))
 
 
+def check_target(form: str, out: Path | None) -> None:
+    """Refuse a file that could not be written, and a page without one, before anything is read.
+
+    Raises:
+        RequestError: what to write instead.
+    """
+    if out is not None and not out.parent.is_dir():
+        raise RequestError(f"there is no folder {str(out.parent)!r} to write {out.name!r} into; make it first")
+    if form == "html" and out is None:
+        raise RequestError("a page goes into a file; say which, for example --out page.html")
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a report.
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import check_folder, counted, rendered, say, write_file, write_page
-from harness.errors import HarnessError, RequestError
+from harness.cli.common import check_target, counted, rendered, say, write_file, write_page
+from harness.errors import HarnessError
 from harness.vocabulary import FORMATS
 
 
@@ -37,10 +37,7 @@ def report(
     """
     from harness.results import read
 
-    if out is not None:
-        check_folder(out)
-    if form == "html" and out is None:
-        raise RequestError("a page goes into a file; say which, for example --out page.html")
+    check_target(form, out)
     unreadable: list[str] = []
     results = read(directory, unreadable.append, {"model": models, "task": tasks, "probe": probes})
     if results.records or not unreadable:

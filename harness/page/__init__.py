@@ -64,7 +64,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     patterns, patterns_left = explorer(view)
     shown, tables_left = _fitting(blocks[titles[0] :] if titles else [])
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             title=blocks[0].text if isinstance(blocks[0], Heading) else "Results",
@@ -80,8 +80,8 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             patterns=Markup(patterns) if patterns != "[]" else "",
             blocks=[(type(block).__name__, block) for block in shown],
             most_rows=MOST_ROWS,
-            css=Markup(_text("page.css")),
-            js=Markup(_text("page.js")),
+            css=Markup(packaged("page.css")),
+            js=Markup(packaged("page.js")),
         )
     )
 
@@ -120,7 +120,7 @@ def render_snippet(view: View) -> str:
     """What a notebook shows of a run: its cards and its first chart."""
     found = cards(view.groups)
     return (
-        _environment()
+        environment()
         .get_template("snippet.html.j2")
         .render(
             title=f"Results of {view.suite.name}" if view.suite and view.suite.name != "run" else "Results",
@@ -130,12 +130,12 @@ def render_snippet(view: View) -> str:
             looks=view.looks,
             full=spelled_out(view.kept),
             charts=list(islice(_charts(view), 1)),
-            css=Markup(_scoped(_text("page.css"))),
+            css=Markup(scoped(packaged("page.css"))),
         )
     )
 
 
-def _scoped(css: str) -> str:
+def scoped(css: str) -> str:
     """The rules of tables and cards alone, for the inside of one element of somebody else's page."""
     kept = [
         line
@@ -146,13 +146,15 @@ def _scoped(css: str) -> str:
     return "\n".join([f".harness-results {{ {variables}; }}", *(f".harness-results {line}" for line in kept)])
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Of the templates, which escape whatever they are given."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("harness.page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
 
 
-def _text(name: str) -> str:
+def packaged(name: str) -> str:
+    """The text of a file beside the templates."""
     return files("harness.page").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -181,22 +183,23 @@ def _charts(view: View) -> Any:
     for chart in CHARTS.values():
         try:
             drawn = chart.draw(view, Size(WIDTH, WIDTH - 40))
-            yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name))}
+            about = f"{chart.title}. {chart.look_for}"
+            yield {"chart": chart, "svg": Markup(inline(svg(specification(drawn)), chart.name, about))}
         except NothingToDraw:
             continue
         except Exception as error:  # a page shows what it can
             yield {"chart": chart, "failed": f"This chart could not be drawn: {describe(error)}"}
 
 
-def inline(drawing: str, name: str) -> str:
-    """A drawing as part of a page: with the page's colours, and ids of its own."""
+def inline(drawing: str, name: str, about: str) -> str:
+    """A drawing as part of a page: with the page's colours, ids of its own, and what a screen reader says of it."""
     drawing = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', drawing)
     drawing = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", drawing)
     drawing = re.sub(r'(<rect width="[\d.]+" height="[\d.]+" fill=")white"', r'\1none"', drawing, count=1)
     for colour, variable in VARIABLES.items():
         drawing = drawing.replace(f'"{colour}"', f'"var({variable})"')
     drawing = re.sub(r"(?<=<svg )[^>]*", lambda found: _enlarged(found[0]), drawing, count=1)
-    label = html.escape(f"Chart: {CHARTS[name].title}. {CHARTS[name].look_for}", quote=True)
+    label = html.escape(f"Chart: {about}", quote=True)
     return re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', drawing, count=1)
 
 

@@ -135,18 +135,18 @@ def _json(record: Record) -> str:
         return record.model_dump_json()
     except Exception:  # of half a character (a lone surrogate), which only Python's own JSON can escape
         try:
-            return json.dumps(_plain(record.model_dump(mode="json")))
+            return json.dumps(plain(record.model_dump(mode="json")))
         except Exception as error:  # the others are still to come
             return json.dumps({"id": record.id, "message": f"{NOT_WRITTEN}: {describe(error)}"})
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """With NaN and infinity as strings."""
     if isinstance(value, float) and not math.isfinite(value):
         return NOT_FINITE[str(value)]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [*map(_plain, value)] if isinstance(value, list) else value
+        return {key: plain(item) for key, item in value.items()}
+    return [*map(plain, value)] if isinstance(value, list | tuple) else value
 
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
