@@ -101,8 +101,8 @@ def check_target(form: str, out: Path | None) -> None:
     Raises:
         RequestError: what to write instead.
     """
-    if out is not None and not out.parent.is_dir():
-        raise RequestError(f"there is no folder {str(out.parent)!r} to write {out.name!r} into; make it first")
+    if out is not None:
+        check_folder(out)
     if form == "html" and out is None:
         raise RequestError("a page goes into a file; say which, for example --out page.html")
 
