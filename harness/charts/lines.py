@@ -95,9 +95,7 @@ def draw_panel(
         title=panel.x_label if x_title else None,
         scale=alt.Scale(domain=list(x_domain), type="log" if panel.log_x else "linear", nice=False, zero=False),
         axis=alt.Axis(
-            **(
-                {"values": powers(*x_domain, most=5)} if panel.log_x else {"tickCount": max(3, min(6, int(width / 45)))}
-            ),
+            **({"values": powers(*x_domain, most=5)} if panel.log_x else {"tickCount": max(3, min(6, width // 45))}),
             labelExpr=PLAIN,
             labels=x_title,
         ),
