@@ -68,7 +68,7 @@ class Results:
         whole = self.unfiltered or self.records
         fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
         values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
-        short = {
+        short: dict[str, dict[Identity, str]] = {
             kind: short_labels(getattr(record, kind) for record in whole)
             for kind in ("model", "task", "probe")
             if kind in values
