@@ -199,7 +199,8 @@ def said(record: Record) -> str:
 def essence(store: RunDirectory, record: Record) -> str:
     """All of a record that must not depend on when, beside what, and how often it was measured; with the parameters
     that were learned, unless the run directory itself says that the file is damaged, and who may read it."""
-    learned = digest(store.checkpoint(record.trial)) if store.read_trained(record.trial) else ""
+    kept = record.trained and store.read_trained(record.trial)
+    learned = digest(store.checkpoint(record.trial)) if kept else ""
     mode = oct((store.records / f"{record.id}.json").stat().st_mode)
     return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {mode} {learned}"
 
