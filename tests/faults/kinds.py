@@ -90,6 +90,8 @@ class Fault:
     """Of the trials, without which nobody could say what is wrong."""
     whole: bool = False
     """Whether it takes the time of all cells of its trial, which fail with it."""
+    damages: bool = False
+    """Whether it damages checkpoints, so that they are none any more."""
     asked: str = ""
     """The plugin that a run is asked to use, if it is not that of the place."""
 
@@ -270,9 +272,13 @@ KINDS: dict[str, Fault] = {
     ),
     # the run directory
     "deletes records": Fault("forward", "for each in (OUT / 'records').glob('*.json'): each.unlink(missing_ok=True)"),
-    "deletes checkpoints": Fault("probe", "for each in (OUT / 'checkpoints').iterdir(): each.unlink(missing_ok=True)"),
+    "deletes checkpoints": Fault(
+        "probe", "for each in (OUT / 'checkpoints').glob('*s'): each.unlink(missing_ok=True)", damages=True
+    ),
     "damages checkpoints and curves": Fault(
-        "probe", "for each in [*(OUT / 'checkpoints').glob('*s'), *(OUT / 'trials').glob('*n')]: each.write_bytes(b'1')"
+        "probe",
+        "for each in [*(OUT / 'checkpoints').glob('*s'), *(OUT / 'trials').glob('*n')]: each.write_bytes(b'1')",
+        damages=True,
     ),
 }
 """By name."""

@@ -198,10 +198,11 @@ def said(record: Record) -> str:
 
 def essence(store: RunDirectory, record: Record) -> str:
     """All of a record that must not depend on when, beside what, and how often it was measured; with the parameters
-    that were learned, and who may read it."""
-    learned = digest(store.checkpoint(record.trial)) if record.trained else ""
+    that were learned, unless the run directory itself says that the file is damaged, and who may read it."""
+    kept = record.trained and store.read_trained(record.trial)
+    learned = digest(store.checkpoint(record.trial)) if kept else ""
     mode = oct((store.records / f"{record.id}.json").stat().st_mode)
-    return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {learned} {mode}"
+    return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {mode} {learned}"
 
 
 def measured(run: Path) -> dict[str, str]:
@@ -304,7 +305,9 @@ def count(fault: Fault, asked: Asked, run: Path, clean: Clean, ended: Ended) -> 
         elif record.status == "failed":
             found["failed"] += 1
         else:
-            found["identical" if essence(store, record) == wanted[record.id] else "different"] += 1
+            text, before = essence(store, record), wanted[record.id]
+            damaged = fault.damages and before.startswith(text)
+            found["identical" if text == before or damaged else "different"] += 1
     counts = Counts(
         **found,
         missing=len(wanted) - found["identical"] - found["different"] - found["failed"],

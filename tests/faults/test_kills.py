@@ -23,13 +23,10 @@ HOW = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 def kill(running: Running, whom: str, how: signal.Signals) -> bool:
     """Send a signal; whether there was anybody to get it."""
-    if whom == "worker":
-        targets = running.workers()
-    elif whom == "server":
-        targets = running.servers()
-    else:
-        targets = [running.process.pid]
-    if not targets or running.process.poll() is not None:
+    found = {"worker": running.workers, "server": running.servers}.get(whom, lambda: [running.process.pid])
+    while not (targets := found()) and running.process.poll() is None:
+        time.sleep(0.01)
+    if running.process.poll() is not None:
         return False
     with suppress(ProcessLookupError):
         (os.killpg if whom == "group" else os.kill)(random.choice(targets), how)
