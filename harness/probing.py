@@ -33,8 +33,7 @@ def measure(plugins: TrialPlugins, cell: Cell, subject: Subject) -> list[Measure
         Exception: whatever the probe raises; or what it gave is no measurement.
     """
     # by what is asked, and not by the model: sham positions and swaps are the same for all models
-    names = draws_as(cell.probe), draws_as(cell.trial.task), cell.trial.seed, cell.stage
-    subject.generator = seeded("probe", *names)
+    subject.generator = seeded("probe", draws_as(cell.probe), draws_as(cell.trial.task), cell.trial.seed, cell.stage)
     measurements = look(plugins.probe(cell.probe), subject)
     for measurement in measurements:
         if not isinstance(measurement, MEASUREMENTS):

@@ -169,7 +169,7 @@ class Results:
 
 def check_libraries() -> None:
     """Raises RequestError where the libraries for pages are missing; how to get them."""
-    with _needed_for("a page", "page"):
+    with needed_for("a page", "page"):
         import harness.page  # noqa: F401
 
 
@@ -192,8 +192,8 @@ def _said(record: Record, name: str, short: Mapping[str, Mapping[Identity, str]]
     value = getattr(record, name)
     if not isinstance(value, PluginUse):
         return (value,)
-    found = (value.name, value.label, short[name][identity(value)])
-    return (*found, value.alias) if value.alias else found
+    found = (value.name, value.label, value.alias, short.get(name, {}).get(identity(value), ""))
+    return tuple(filter(None, found))
 
 
 def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
@@ -268,19 +268,38 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
         )
     note = " ".join(filter(None, (missing_parts(out), _open(store, None if narrowing else records))))
     results = Results(called(records, suite), out, suite, note)
-    return results if narrowing is None else _narrowed(results, narrowing)
+    if narrowing is None:
+        return results
+    try:
+        narrowing.check()
+    except RequestError:
+        return _as_in_tables(replace(results, records=called(store.read_records(tell), suite)), narrowing)
+    return _narrowed(results, narrowing.words, {})
 
 
-def _narrowed(results: Results, narrowing: Narrowing) -> Results:
+def _as_in_tables(whole: Results, narrowing: Narrowing) -> Results:
+    """What is wanted by the short labels of tables, which follow from all records of the run.
+
+    Raises:
+        RequestError: there is nothing of that name either.
+    """
+    short = {kind: short_labels(getattr(record, kind) for record in whole) for kind in narrowing.words}
+    for kind, labels in short.items():
+        narrowing.aliases[kind] |= {*labels.values()}
+    narrowing.check()
+    return _narrowed(whole, narrowing.words, short)
+
+
+def _narrowed(
+    results: Results, words: Mapping[str, Sequence[str]], short: Mapping[str, Mapping[Identity, str]]
+) -> Results:
     """Exactly the records that are wanted, and the claims that speak of them alone.
 
     Raises:
-        RequestError: there is nothing of that name, or there are no records of all that is named.
+        RequestError: there are no records of all that is named.
     """
-    narrowing.check()
-    words = narrowing.words
     only = " and ".join(f"{kind} {' or '.join(each)}" for kind, each in words.items())
-    kept = [r for r in results.records if all(set(some) & set(_said(r, kind)) for kind, some in words.items())]
+    kept = [r for r in results.records if all(set(some) & set(_said(r, kind, short)) for kind, some in words.items())]
     if not kept:
         raise RequestError(f"this run has no record of {only} together")
     suite = results.suite

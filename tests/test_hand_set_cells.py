@@ -36,7 +36,8 @@ def states(model: type[HandSet], tokens: Tensor) -> StateLayer:
 def right(model: type[HandSet], given: Batch) -> Tensor:
     """Whether each answer is right, `batch time`."""
     with torch.no_grad():
-        return built(model)(given.tokens.double()).argmax(-1) == given.targets
+        outputs: Tensor = built(model)(given.tokens.double())
+    return outputs.argmax(-1) == given.targets
 
 
 def test_the_contraction_forgets_at_a_constant_rate() -> None:

@@ -422,7 +422,7 @@ def test_rounding_that_grows_is_no_disagreement() -> None:
     torch.manual_seed(0)
     big = nn.RNN(WIDTH, 64, batch_first=True, dtype=torch.float64)
     with torch.no_grad():
-        big.weight_hh_l0.mul_(12)
+        big.get_parameter("weight_hh_l0").mul_(12)
     x = 0.1 * vectors(400)
     (layer,) = states_of(Wrapped(big).eval(), x)
     with torch.no_grad():

@@ -33,9 +33,9 @@ def test_without_peepholes_the_cell_written_by_hand_is_the_lstm_of_torch() -> No
     torch.manual_seed(0)
     hand, fused = LSTM(11, hidden=5, peephole=True).double(), LSTM(11, hidden=5).double()
     rnn: Any = fused.rnn
-    cell: Any = hand.rnn.cells[0]  # type: ignore[index, union-attr]
+    cell: Any = hand.rnn.cells[0]  # type: ignore[index]
     with torch.no_grad():
-        hand.embedding.weight.copy_(fused.embedding.weight)  # type: ignore[arg-type, operator]
+        hand.embedding.weight.copy_(fused.embedding.weight)
         cell.weight_ih.copy_(rnn.weight_ih_l0)
         cell.weight_hh.copy_(rnn.weight_hh_l0)
         cell.bias_ih.copy_(rnn.bias_ih_l0 + rnn.bias_hh_l0)
@@ -53,7 +53,7 @@ def test_without_peepholes_the_cell_written_by_hand_is_the_lstm_of_torch() -> No
 
 
 def test_the_forget_bias_reaches_the_cell_written_by_hand() -> None:
-    cell: Any = LSTM(11, hidden=5, peephole=True, forget_bias=3.0).rnn.cells[0]  # type: ignore[index, union-attr]
+    cell: Any = LSTM(11, hidden=5, peephole=True, forget_bias=3.0).rnn.cells[0]  # type: ignore[index]
     assert cell.bias_ih[5:10].tolist() == [3.0] * 5
 
 
@@ -62,9 +62,9 @@ def test_the_reset_gate_may_act_before() -> None:
     torch.manual_seed(0)
     hand, fused = GRU(11, hidden=5, reset="before"), GRU(11, hidden=5)
     rnn: Any = fused.rnn
-    cell: Any = hand.rnn.cells[0]  # type: ignore[index, union-attr]
+    cell: Any = hand.rnn.cells[0]  # type: ignore[index]
     with torch.no_grad():
-        hand.embedding.weight.copy_(fused.embedding.weight)  # type: ignore[arg-type, operator]
+        hand.embedding.weight.copy_(fused.embedding.weight)
         rnn.bias_hh_l0.zero_()
         rnn.weight_ih_l0[:5], rnn.weight_hh_l0[:5], rnn.bias_ih_l0[:5] = 0.0, 0.0, -0.4
         cell.weight_ih.copy_(rnn.weight_ih_l0)

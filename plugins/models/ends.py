@@ -10,7 +10,7 @@ def either(vocab_size: int, interface: Interface | None) -> Interface:
     return interface or Interface(vocab_size, vocab_size)
 
 
-def input_layer(interface: Interface, width: int) -> nn.Module:
+def input_layer(interface: Interface, width: int) -> nn.Linear | nn.Embedding:
     """A vector for each token; of real vectors a linear projection."""
     if interface.input == "vectors":
         return nn.Linear(interface.input_size, width)

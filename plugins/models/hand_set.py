@@ -40,7 +40,8 @@ class HandSet(nn.Module):
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step."""
-        return self.start.expand(batch_size, -1)
+        start: Any = self.start
+        return start.expand(batch_size, -1)
 
     def next(self, x: Unit, state: Any) -> tuple[Unit, Any, Mapping[str, Tensor]]:
         """The units after a step, the state, and gates."""

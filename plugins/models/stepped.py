@@ -35,11 +35,13 @@ class Stepped(nn.Module):
         self.dropout = dropout
 
     def initial_state(self, batch_size: int) -> list[Any]:
-        return [cell.initial_state(batch_size) for cell in self.cells]
+        cells: Any = self.cells
+        return [cell.initial_state(batch_size) for cell in cells]
 
     def step(self, x: Float[Tensor, "batch width"], state: list[Any]) -> tuple[Tensor, list[Any], list[Any]]:
+        cells: Any = self.cells
         states, gates = [], []
-        for index, (cell, before) in enumerate(zip(self.cells, state, strict=True)):
+        for index, (cell, before) in enumerate(zip(cells, state, strict=True)):
             if index:
                 x = F.dropout(x, self.dropout, self.training)
             x, after, named = cell.step(x, before)
