@@ -325,7 +325,7 @@ def deciding_files() -> list[Path]:
         *("probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
         *("training_settings", "truncation"),
     )
-    folders = (path for folder in ("attention", "recurrence") for path in here.glob(f"{folder}/*.py"))
+    folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
     return sorted([*(here / f"{name}.py" for name in names), *folders])
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -23,11 +24,13 @@ COMMANDS = re.findall(r"^    (harness .+)$", PAGE, re.MULTILINE)
 def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On records that are made up instead of trained; each command writes the file that it names."""
     monkeypatch.chdir(tmp_path)
-    store = RunDirectory(Path("runs/recall"))
-    store.create()
-    for n in range(6):
-        made = record(curve([1, 0.5], [1, 2]), model=("lstm", "gpt")[n % 2], task="recall:train_max=100", seed=n // 2)
-        store.write_record(made.model_copy(update={"id": f"{n:016x}"}))
+    for name in ("recall", "before", "after"):
+        store = RunDirectory(Path("runs") / name)
+        store.create()
+        models = ("./my.py:LSTM" if name == "after" else "lstm", "gpt", *(["lstm"] if name == "after" else []))
+        for n, (model, seed) in enumerate(product(models, range(3))):
+            made = record(curve([1, 0.5], [1, 2]), model=model, task="recall:train_max=100", seed=seed)
+            store.write_record(made.model_copy(update={"id": f"{n:016x}"}))
     assert len(COMMANDS) > 3
     for command in COMMANDS:
         words = shlex.split(command)[1:]

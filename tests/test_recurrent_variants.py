@@ -179,7 +179,7 @@ def test_a_foreign_model_is_seen_without_a_change_to_it(plugin_file: Callable[..
         models=[f"{foreign}:Foreign", "gpt"],
         tasks=["recall:train_max=2,distances=[1,2]"],
         probes=[f"{probe}:peek"],
-        stages="initial",
+        training={"steps": 0},
         seeds=1,
         examples=4,
     )

@@ -256,10 +256,16 @@ def test_a_task_with_vectors_skips_models_of_tokens(tmp_path: Path, plugin_file:
         def __init__(self, interface: Interface) -> None:
             super().__init__(interface.input_size, interface.output_size)
     """
-    models = ["lstm", plugin_file(model, "m.py") + ":M"]
+    tokens = """
+    from torch import nn
+    class Tokens(nn.Embedding):
+        def __init__(self, vocab_size: int) -> None:
+            super().__init__(vocab_size, vocab_size)
+    """
+    models = [plugin_file(tokens, "tokens.py") + ":Tokens", plugin_file(model, "m.py") + ":M"]
     tasks = [plugin_file(task, "t.py") + ":Sum"]
     results = run(models, tmp_path / "run", tasks=tasks, probes=["accuracy", "grad_reach"])
-    assert {r.reason for r in results.filter(model="lstm")} == {"the task gives vectors, the model accepts tokens"}
+    assert {r.reason for r in results.filter(model=models[0])} == {"the task gives vectors, the model accepts tokens"}
     assert set(statuses(results.filter(model=models[1]))) == {"ok"}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.errors import RequestError, did_you_mean
+from harness.labels import full_labels
 from harness.matching import matches
 from harness.report.conditions import SETTINGS, differing, settings
 from harness.report.grouping import IN_WORDS, names
@@ -225,6 +226,11 @@ def _alone(side: Side, key: _Key, ways: _Ways, lacks: str) -> Iterator[Lone]:
 def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> Cell:
     def called(kind: str, own: Identity, its: Identity) -> str:
         mine, theirs = a.labels[kind][own], b.labels[kind][its]
+        if mine == theirs:  # each in its own run, where it may need no arguments to be told from the others
+            whole = a.uses[kind][own], b.uses[kind][its]
+            if any(use.alias for use in whole) or whole[0].arguments == whole[1].arguments:
+                return mine
+            mine, theirs = full_labels([whole[0]])[own], full_labels([whole[1]])[its]
         return mine if mine == theirs else f"{mine} -> {theirs}"
 
     model, task, probe = (called(*each) for each in zip(KINDS, key[:3], other[:3], strict=True))

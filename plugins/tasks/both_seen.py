@@ -18,12 +18,13 @@ class BothSeen(Task):
         vectors  0 0  0 0  1 0  0 1  0 0  0 0      first = 3, second = 4
         targets   no   no   no  yes  yes  yes
 
-    In evaluation the two ones stand at the given steps and the last answer counts: `yes` in the first group, whose cue
-    is the second 1. In the group `one` the second 1 is missing, and the answer stays `no`. In training both stand at
-    random steps, and half of the sequences lack one of them.
+    In evaluation the two ones stand at the given steps, in either position of the pair (in the first example as drawn),
+    and the last answer counts: `yes` in the first group, whose cue is the second 1. In the group `one` the second 1 is
+    missing, and the answer stays `no`. In training both stand at random steps, and half of the sequences lack one.
 
     The latch problem of Y. Bengio et al., "Learning long-term dependencies with gradient descent is difficult"
-    (1994), for two things to remember. A constant answer is right in one of the two groups alone.
+    (1994), for two things to remember. There is no chance level: a constant answer is always right in one of the two
+    groups, and never in the other.
 
     Args:
         train_max: length of training sequences, in steps.
@@ -35,7 +36,7 @@ class BothSeen(Task):
 
     interface = Interface(2, 2, input="vectors", output="classes")
     metrics: Mapping[str, Metric] = {
-        "accuracy": Metric("share", chance=0.5, best=1.0),
+        "accuracy": Metric("share", best=1.0),
         "every_step": Metric("share", best=1.0),
         "loss": Metric("nats", best=0.0, higher_is_better=False),
     }
@@ -84,7 +85,10 @@ class BothSeen(Task):
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         length = int(condition.x)
         second = self.second - 1 if condition.group == "" else length
-        return self._draw(torch.tensor([[self.first - 1, second]]).repeat(examples, 1), length, generator)
+        steps = torch.tensor([[self.first - 1, second]]).repeat(examples, 1)
+        turned = torch.randint(2, (examples, 1), generator=generator).bool()
+        turned[:1] = False
+        return self._draw(torch.where(turned, steps.flip(1), steps), length, generator)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         right = (outputs.argmax(-1) == batch.targets).float().where(~outputs.isnan().any(-1), torch.nan)
