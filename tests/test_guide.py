@@ -37,7 +37,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     assert any("acme-gru" in row for row in rows)
     assert any("lstm" in row for row in rows)
     assert "at initialisation" in table
-    assert "model lab-net: 19 passed" in existing
+    assert "model lab-net: 18 passed" in existing
     assert "accuracy on recall" in existing
     assert "probe ./inside.py:inside: 10 passed" in inside
     assert "./inside.py:inside on recall, after training" in inside
