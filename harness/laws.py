@@ -239,7 +239,7 @@ class Laws:
             unit="laws",
             value=len(broken),
             verdict=f"breaks: {', '.join(each.name for each in broken)}" if broken else f"all {len(applied)} hold",
-            meaning=" ".join(filter(None, (f"{each.says} {each.reason}".strip() for each in broken)))
+            meaning=" ".join(f"{each.name}: {each.says} {each.reason}".strip() for each in broken).removesuffix(".")
             or "every law that applies holds within its tolerance",
             about="laws that the model breaks",
             headline=True,

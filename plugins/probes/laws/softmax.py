@@ -32,7 +32,7 @@ def ratio_is_exponential(case: Case) -> Answer:
     return case.compare((found[1] / found[0]).log(), 1.5)
 
 
-def weights_sum_to_one(case: Case) -> Answer:
+def last_query_sums_to_one(case: Case) -> Answer:
     """The weights of a query sum to 1 over its keys."""
     return case.compare(at_last_query(case, [-2, 0.5, 3, 1]).sum(), 1.0)
 
@@ -74,7 +74,7 @@ class SoftmaxLaws(Laws):
         large_scores,
         common_shift_is_unseen,
         ratio_is_exponential,
-        weights_sum_to_one,
+        last_query_sums_to_one,
         huge_scores_stay_finite,
         hard_at_low_temperature,
         one_above_equals,
