@@ -98,7 +98,7 @@ class Case:
         return (self.tokens + 1) % self.subject.task.interface.input_size
 
     def run(self, tokens: Tensor) -> Tensor:
-        """The model's outputs, without gradients: `batch time out`."""
+        """The model's outputs for `tokens`, without gradients: `batch time out`."""
         with torch.no_grad():
             outputs: Tensor = self.model(tokens)
         return outputs
@@ -190,7 +190,7 @@ def sentence_of(law: Law) -> str:
 
 
 def judge(law: Law, case: Case) -> Judged:
-    """Put a law to a model. One that raises has no answer, and so breaks it."""
+    """Put a law to the model of a case. One that raises has no answer, and so breaks it."""
     name, says = name_of(law), sentence_of(law)
     try:
         return Judged(name, says, law(case))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,9 +41,8 @@ class Verified:
 class _Tokens(Task):
     """What a model of tokens is built for that is not run."""
 
-    metrics: ClassVar = {}
-
     def __init__(self, vocabulary: int) -> None:
+        self.metrics = {}
         self.interface = Interface(vocabulary, vocabulary)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -514,3 +516,23 @@ def test_a_device_that_is_not_there_is_refused() -> None:
     result = CliRunner().invoke(main, ["verify", "--device", "cuda:99"])
     assert result.exit_code == 2
     assert "not available" in result.output
+
+
+GUIDE = (Path(__file__).parent.parent / "docs" / "verify.md").read_text(encoding="utf-8")
+
+
+def test_the_guide_tells_the_truth() -> None:
+    """Its broken attention breaks what it says, its own law holds, and its commands and probes are there."""
+    for words in re.findall(r"^    harness verify (.+?)(?:  +#.*)?$", GUIDE, flags=re.MULTILINE):
+        names = shlex.split(words.split("--")[0])
+        assert list(verify(names)) if names else True
+    first, second = re.findall(r"```python\n(.+?)```", GUIDE, flags=re.DOTALL)
+    mine: dict[str, Any] = {}
+    exec(first, mine)
+    judged = AttentionLaws().judged(subject(mine["Attention"](), Noise()))
+    broken = ", ".join(each.name for each in judged if each.broken)
+    assert f"breaks: {broken}" in " ".join(GUIDE.split())
+    exec(second, mine)
+    (zero,) = mine["ZeroLaws"]().judged(subject(AttentionForms(Noise().interface), Noise()))
+    assert not zero.broken
+    assert zero.says == "An input of zeros gives zeros."

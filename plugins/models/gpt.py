@@ -214,7 +214,7 @@ class GPT(nn.Module):
 
     def position_vectors(self, length: int) -> Float[Tensor, "time d_model"]:
         """What is added to the embeddings; zeros where positions act in the attention, or nowhere."""
-        like = self.blocks[0].norm1.weight
+        like = self.get_parameter("blocks.0.norm1.weight")
         match self.position:
             case "learned":
                 return self.positions[:length]
@@ -234,9 +234,9 @@ class GPT(nn.Module):
         turn = bias = None
         match self.position:
             case "learned":
-                x = x + self.position_vectors(length)
+                x = x + self.positions[:length]
             case "sinusoidal":
-                x = x * math.sqrt(d_model) + self.position_vectors(length)
+                x = x * math.sqrt(d_model) + sinusoids(length, d_model, like=x)
             case "rope":
                 turn = rotations(length, d_model // self.heads, like=x)
             case "alibi":

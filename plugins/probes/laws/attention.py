@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from harness_plugins.probes.laws.bare import by_the_formula, is_causal, marked, weights_of, width_of
@@ -158,7 +159,7 @@ class AttentionLaws(Laws):
         laws: what came out for each, what must, how far they are apart, and how far they may be.
     """
 
-    laws: Sequence[Law] = (
+    laws: ClassVar[Sequence[Law]] = (
         equals_its_formula,
         weights_sum_to_one,
         future_has_no_weight,

@@ -105,7 +105,7 @@ def forget_bias_is_the_sum(case: Case) -> Answer:
 
 def _forget_bias(module: nn.RNNBase, layer: int) -> Tensor:
     width = module.hidden_size  # gates are stacked in the order i, f, g, o
-    first, second = (getattr(module, f"bias_{kind}_l{layer}") for kind in ("ih", "hh"))
+    first, second = (module.get_parameter(f"bias_{kind}_l{layer}") for kind in ("ih", "hh"))
     return (first + second).detach()[width : 2 * width]
 
 
