@@ -19,6 +19,7 @@ from harness.cli.plotting import plot
 from harness.cli.plugins import list_plugins, show
 from harness.cli.running import bench, run
 from harness.cli.showing import report, schema
+from harness.cli.verifying import verify
 from harness.errors import HarnessError, RequestError, shortened
 from harness.safe import visible_lines
 
@@ -47,6 +48,7 @@ class HarnessGroup(click.Group):
         "ledger",
         "new",
         "check",
+        "verify",
         "merge",
         "clean",
         "schema",
@@ -108,5 +110,7 @@ def main() -> None:
     """
 
 
-for command in (run, report, plot, compare, list_plugins, show, bench, ledger, new, check, merge, clean, schema):
+for command in (run, report, plot, compare, list_plugins, show, bench, ledger, new, check, verify):
+    main.add_command(command)
+for command in (merge, clean, schema):
     main.add_command(command)

@@ -212,6 +212,17 @@ class GPT(nn.Module):
                 f"{d_model // heads}, an odd number; use d_model={d_model + heads} or another position"
             )
 
+    def position_vectors(self, length: int) -> Float[Tensor, "time d_model"]:
+        """What is added to the embeddings; zeros where positions act in the attention, or nowhere."""
+        like = self.get_parameter("blocks.0.norm1.weight")
+        match self.position:
+            case "learned":
+                return self.positions[:length]
+            case "sinusoidal":
+                return sinusoids(length, len(like), like)
+            case _:
+                return like.new_zeros(length, len(like))
+
     def forward(self, tokens: Shaped[Tensor, "batch time *width"]) -> Float[Tensor, "batch time out"]:
         x: Float[Tensor, "batch time d_model"] = self.embedding(tokens)
         length, d_model = x.shape[1:]

@@ -57,6 +57,41 @@ def harness_probes() -> Iterator[ProbeSpec]:
     yield ProbeSpec(
         "thread_scaling", "harness_plugins.probes.speed:ThreadScaling", "how much faster more threads make a model"
     )
+    yield ProbeSpec(
+        "attention_laws",
+        "harness_plugins.probes.laws.attention:AttentionLaws",
+        "is it attention: weights that sum to 1, nothing of the future, the formula, cuts that leak nothing",
+    )
+    yield ProbeSpec(
+        "softmax_laws",
+        "harness_plugins.probes.laws.softmax:SoftmaxLaws",
+        "what a bare attention's softmax makes of scores that are chosen from outside",
+    )
+    yield ProbeSpec(
+        "position_laws",
+        "harness_plugins.probes.laws.positions:PositionLaws",
+        "sinusoids, turned queries, slopes: do positions give the scores that they must",
+    )
+    yield ProbeSpec(
+        "norm_laws",
+        "harness_plugins.probes.laws.norms:NormLaws",
+        "what every layer norm of a model makes of known vectors",
+    )
+    yield ProbeSpec(
+        "recurrence_laws",
+        "harness_plugins.probes.laws.recurrence:RecurrenceLaws",
+        "what goes on from step to step, what gates do with it, and how it depends on the past",
+    )
+    yield ProbeSpec(
+        "language_laws",
+        "harness_plugins.probes.laws.languages:LanguageLaws",
+        "the entropy of a task's language, in three ways",
+    )
+    yield ProbeSpec(
+        "count_laws",
+        "harness_plugins.probes.laws.counts:CountLaws",
+        "how many parameters a model must have",
+    )
 
 
 @hookimpl

@@ -1,0 +1,1 @@
+"""Laws of attention, softmax, positions, norms, recurrence, and of what is counted: each with its known answer."""
