@@ -26,8 +26,8 @@ NEWTON_STEPS = 100
 CONVERGED = 1e-12
 SAME = 1e-6
 """Fixed points nearer to one another than this, as a share of their size, are one."""
-CHUNK = 2**15
-"""The most steps, of all draws together, that are held at once."""
+AT_ONCE = 2**22
+"""The most numbers of the state, of all draws and steps together, that are held at once (beside as many gates)."""
 
 
 class MemoryCell:
@@ -99,25 +99,25 @@ class MemoryCell:
             last = int(wrong[0]) if len(wrong) else time
             yield exact("last_right_step", "steps", last, "up to which step all answers are right", headline=True)
         yield vanishes(subject, batch)
-        yield from self.with_noise(subject, model, batch, memory, steps, asked=asked)
+        yield from self.with_noise(subject, model, batch, layer, steps, asked=asked)
         yield from fixed_points(model, batch, layer)
         yield from self.gradient(layer)
 
     def with_noise(
-        self, subject: Subject, model: nn.Module, batch: Batch, memory: Tensor, steps: list[int], *, asked: bool
+        self, subject: Subject, model: nn.Module, batch: Batch, layer: StateLayer, steps: list[int], *, asked: bool
     ) -> Iterator[Curve]:
         """What noise makes of the memory and of the answers."""
         tokens = batch.tokens.double()
-        right, moved = [], []
+        right, moved, width = [], [], layer.initial.shape[1]
         places = torch.tensor(steps) - 1
-        for draws in torch.arange(self.draws).split(max(1, CHUNK // tokens.shape[1])):
+        for draws in torch.arange(self.draws).split(max(1, AT_ONCE // (tokens.shape[1] * width))):
             shape = (len(draws), *tokens.shape[1:])
             noise = torch.randn(shape, generator=subject.generator, dtype=torch.float64).to(tokens.device)
             given = tokens + self.noise * noise
             moved.append(memory_of(only_layer(model, given))[:, places])
             if asked:
                 right.append(answers(model, given, batch.targets)[:, places])
-        held = memory[cue_of(batch)]
+        held = memory_of(layer)[0, cue_of(batch)]
         drawn = torch.cat(moved)
         sd = drawn.var(0).mean(-1).sqrt()
         numbers = drawn.shape[0] * drawn.shape[2]

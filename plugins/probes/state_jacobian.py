@@ -132,7 +132,7 @@ def _stretch(model: nn.Module, layer: StateLayer) -> float | None:
     if not isinstance(module, nn.RNN):
         return None
     weights: Tensor = getattr(module, f"weight_hh_l{layer.layer - 1}")
-    return torch.linalg.matrix_norm(weights.detach(), 2).item()
+    return float(torch.linalg.matrix_norm(weights.detach(), 2))
 
 
 def _of_bound(name: str, found: Float[Tensor, "batch width width"], bound: float, steps: int) -> Scalar:
