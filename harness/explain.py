@@ -53,7 +53,8 @@ def describe_suite(name: str) -> str:
     lines = [f"suite {suite.name}: {suite.summary}".removesuffix(": "), f"{suite.seeds} seeds"]
     for experiment in suite.experiments:
         crossed = (experiment.models, experiment.tasks, experiment.probes)
-        lines.append("  " + "  x  ".join(", ".join(map(str, requests)) for requests in crossed))
+        own = "" if experiment.seeds is None else f"  ({experiment.seeds} seeds)"
+        lines.append("  " + "  x  ".join(", ".join(map(str, requests)) for requests in crossed) + own)
     lines += [f"{len(suite.claims)} claims"] if suite.claims else []
     lines += [f"  {claim.text} ({claim.source})".removesuffix(" ()") for claim in suite.claims]
     return "\n".join(lines)

@@ -119,7 +119,7 @@ def make_plan(
                 broken |= dict.fromkeys(wrong)
                 able = able or not wrong
             same = model.pretrained and task.says.fixed_data
-            for seed in range(1 if same else suite.seeds):
+            for seed in range(1 if same else suite.seeds_of(experiment)):
                 trial = _trial(model, task, settings, seed, device)
                 entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
                 for probe, stage in looked:
@@ -143,14 +143,15 @@ def _check_size(suite: Suite, training: Ways) -> None:
         RequestError: with the number of cells.
     """
     crossed = (
-        len(each.models) * len(each.tasks) * len(each.probes) * len(_listed(each.training))
+        len(each.models) * len(each.tasks) * len(each.probes) * len(_listed(each.training)) * suite.seeds_of(each)
         for each in suite.experiments
     )
-    cells = sum(crossed) * len(_listed(training)) * suite.seeds
+    cells = sum(crossed) * len(_listed(training))
     if cells > MOST_CELLS:
+        most = max(map(suite.seeds_of, suite.experiments))
         raise RequestError(
-            f"{suite.seeds:,} seeds make {cells:,} cells or more, and {MOST_CELLS:,} are the most of one run; ask for "
-            "fewer seeds (--seeds 3) or fewer models, tasks, probes or ways of training"
+            f"{most:,} seeds make {cells:,} cells or more, and {MOST_CELLS:,} are the most of one run; ask for fewer "
+            "seeds (--seeds 3) or fewer models, tasks, probes or ways of training"
         )
 
 

@@ -59,6 +59,8 @@ def build_suite(
     else:
         given = {"experiments": [named]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    if seeds is not None:
+        given["experiments"] = [{**each, "seeds": None} for each in given["experiments"]]
     try:
         built = Suite.model_validate(given)
     except ValidationError as error:

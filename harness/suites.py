@@ -320,6 +320,18 @@ class Experiment(Strict):
     with everything else."""
     stages: Annotated[list[Stage], Field(min_length=1)] | None = None
     """Only these stages; None: whatever each probe looks at."""
+    seeds: Count | None = Field(default=None, ge=1)
+    """Seeds 0 to seeds - 1 in this experiment; None: as many as in the suite."""
+
+    def meant_by(self, selection: Selection) -> bool:
+        """Whether a selection names, in the experiment's own words, what is crossed here."""
+        named = ((selection.model, self.models), (selection.task, self.tasks), (selection.probe, self.probes))
+        return all(asked is None or any(_same_request(asked, each) for each in known) for asked, known in named)
+
+
+def _same_request(asked: Request, known: Request) -> bool:
+    by_alias = asked.name == known.alias and not asked.arguments
+    return by_alias or (asked.name, asked.arguments) == (known.name, known.arguments)
 
 
 def _folder(name: str) -> str:
@@ -355,6 +367,15 @@ class Suite(Strict):
     """GiB of main memory for each process of a trial."""
     experiments: list[Experiment] = Field(min_length=1)
     claims: list[Claim] = []
+
+    def seeds_of(self, experiment: Experiment) -> int:
+        """How many seeds an experiment has."""
+        return self.seeds if experiment.seeds is None else experiment.seeds
+
+    def seeds_for(self, selection: Selection) -> int:
+        """How many seeds the numbers of a selection come from."""
+        found = [self.seeds_of(experiment) for experiment in self.experiments if experiment.meant_by(selection)]
+        return max(found, default=self.seeds)
 
     def requests(self, kind: str) -> list[Request]:
         """All requests for plugins of a kind, in the order of the experiments."""

@@ -6,7 +6,7 @@ gradient-based algorithm for on-line training of recurrent network trajectories"
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
 import torch
@@ -53,9 +53,13 @@ class Truncated:
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """The model's outputs (`batch time out`)."""
-        with self._in_chunks(self.steps):
+        with self.in_chunks():
             outputs: Tensor = self.model(tokens)
         return outputs
+
+    def in_chunks(self) -> AbstractContextManager[None]:
+        """While active, the model itself computes as it does in training: chunk by chunk."""
+        return self._in_chunks(self.steps)
 
     def _try(self, batch: Batch) -> None:
         """Look whether any gradient gets past the end of a chunk; in a sequence of one chunk, of a shorter one."""

@@ -30,7 +30,7 @@ def draw(view: View, size: Size) -> Any:
     if view.suite is None or not view.suite.claims:
         raise NothingToDraw("the run's suite makes no claims")
     claims = view.suite.claims[:MOST_LINES]
-    verdicts = [judge(claim, view.kept, range(view.suite.seeds)) for claim in claims]
+    verdicts = [judge(claim, view.kept, range(view.suite.seeds_for(claim))) for claim in claims]
     order = [f"{i:03d}" for i in range(len(verdicts))]
     lines = [_line(key, verdict) for key, verdict in zip(order, verdicts, strict=True)]
     dots = [dot for key, verdict in zip(order, verdicts, strict=True) for dot in _dots(key, verdict)]

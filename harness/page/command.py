@@ -10,7 +10,8 @@ def command_of(suite: Suite | None) -> str:
     where the suite is not kept."""
     if suite is None:
         return ""
-    seeds = ["--seeds", str(suite.seeds)]
+    own = any(experiment.seeds is not None for experiment in suite.experiments)
+    seeds = [] if own else ["--seeds", str(suite.seeds)]  # which would win over those of an experiment
     if len(suite.experiments) != 1 or suite.claims or suite.summary:
         return shlex.join(["harness", "run", suite.name, *seeds])
     (experiment,) = suite.experiments

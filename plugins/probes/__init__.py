@@ -37,6 +37,21 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "score after steps of padding, read where the task asks and after the padding",
     )
     yield ProbeSpec(
+        "state_jacobian",
+        "harness_plugins.probes.state_jacobian:StateJacobian",
+        "size of the Jacobian of a state by an earlier one, beside the path along the cells alone",
+    )
+    yield ProbeSpec(
+        "gates",
+        "harness_plugins.probes.gates:Gates",
+        "cells that hold, gates at the cue and elsewhere, and what explains what is written",
+    )
+    yield ProbeSpec(
+        "memory_cell",
+        "harness_plugins.probes.memory_cell:MemoryCell",
+        "a small recurrent state step by step: noise, drift, fixed points, gradient",
+    )
+    yield ProbeSpec(
         "position_extrapolation",
         "harness_plugins.probes.position_extrapolation:PositionExtrapolation",
         "score at every length, inside and beyond the trained range, and where it ends",

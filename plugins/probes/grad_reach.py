@@ -16,6 +16,7 @@ from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject
 from harness.examples import standard_error
 from harness.gradients import InputGradients
 from harness.statistics import falls_below, fit_decay, located
+from harness.truncation import Truncated
 
 LAWS = {
     "exponential": "the size falls by a constant factor per token (per_step_factor); this fit leaves at most half of "
@@ -65,6 +66,8 @@ class GradReach:
         along_loss: length of the gradient at the cue of the logits along the task's loss alone, a unit vector in the
             direction in which the loss changes fastest: what training would do first. NaN where an example's loss has
             no gradient at the query, even in float64; `without_loss_gradient` counts them.
+        reach_in_training: `reach` as training has it, where it is truncated (`truncate`): exactly 0 from a cue in an
+            earlier chunk than the query.
         query_gradient: size at the query's own token, at the condition where it is smallest.
         per_step_factor: factor per token of an exponential fit to `reach`; the verdict says whether the decay is
             exponential, polynomial (exponent in `decay_exponent`) or flat, or where it is cut off
@@ -120,6 +123,19 @@ class GradReach:
                 "y_label": f"gradient along the loss at {cue}",
             }
         )
+        if (chunks := truncated(subject, batches)) is not None:
+            with chunks.in_chunks():
+                inside = [sizes(subject, batch).reach() for batch in batches.values()]
+            yield cue_gradient.model_copy(
+                update={
+                    "name": "reach_in_training",
+                    "unit": "ratio",
+                    "y": [ratio for ratio, _ in inside],
+                    "standard_errors": [error for _, error in inside],
+                    "y_label": f"gradient at {cue} / at {own}, truncated after {chunks.steps} steps",
+                    "headline": True,
+                }
+            )
         if without := sum(int(size.along_loss.isnan().sum()) for size in each):
             yield Scalar(name="without_loss_gradient", unit="examples", value=without)
         yield from examples_used(subject, batches, self.examples)
@@ -175,6 +191,12 @@ def read_at(subject: Subject, examples: int) -> tuple[tuple[str, str], dict[Cond
     if not found:
         raise Skip("no example has a cue and a query that is not before it")
     return ("the cue", "the query's own token"), found
+
+
+def truncated(subject: Subject, batches: dict[Condition, Batch]) -> Truncated | None:
+    """The model as it is trained, if back-propagation is truncated in it."""
+    steps = None if subject.trial is None else subject.trial.training.truncate
+    return None if steps is None else Truncated(subject.model, steps, list(batches.values()))
 
 
 def _first_and_last(batch: Batch) -> Batch:

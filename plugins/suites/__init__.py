@@ -18,6 +18,11 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "subject-verb agreement across distractors: perplexity, positions, attention to the subject, and cutting it",
     )
     yield SuiteSpec(
+        "memory",
+        "harness_plugins.suites:memory.toml",
+        "what a recurrent state holds, shows and learns: hand-set cells, Jacobians, gates, truncation, adding",
+    )
+    yield SuiteSpec(
         "bench",
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",

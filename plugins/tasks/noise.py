@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
-from pydantic import PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Interface, Metric, Task
@@ -17,14 +17,16 @@ class Noise(Task):
     Args:
         width: numbers per position.
         length: positions in training and evaluation.
+        deviation: standard deviation of the numbers.
     """
 
     metrics: Mapping[str, Metric] = {"error": Metric("mean square", best=0.0, higher_is_better=False)}
     recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 0}
 
-    def __init__(self, *, width: PositiveInt = 32, length: PositiveInt = 16) -> None:
+    def __init__(self, *, width: PositiveInt = 32, length: PositiveInt = 16, deviation: NonNegativeFloat = 1.0) -> None:
         self.interface = Interface(width, width, input="vectors", output="numbers")
         self.length = length
+        self.deviation = deviation
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:
@@ -34,7 +36,7 @@ class Noise(Task):
         return [Condition(self.length, inside=True)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        x = torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
+        x = self.deviation * torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
         return Batch(x, x, torch.ones(x.shape[:2], dtype=torch.bool))
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
