@@ -331,6 +331,31 @@ class OffersAttention(Protocol):
 
 
 @runtime_checkable
+class OffersState(Protocol):
+    """A recurrent model, or a module of one, that is written by hand and shows its state itself: a cell, a state-space
+    model, linear attention. (`nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells are seen without its help.)
+
+    `forward` maps its input to outputs in one pass; `step`, from `initial_state` on and position by position, computes
+    the same. It changes nothing, neither the module nor the state that it is given.
+
+    A state is a tensor, or a tuple or dict of them, nested at will; the first axis of each is the example, and none
+    grows with the length. The entry `cell` of a dict holds cells, as an LSTM has them. A list has one entry for each
+    layer; gates are then a list, too.
+    """
+
+    def initial_state(self, batch_size: int) -> Any:
+        """The state before the first step, on the device and in the precision of the module."""
+        ...
+
+    def step(
+        self, x: Int[Tensor, " batch"] | Float[Tensor, "batch width"], state: Any
+    ) -> tuple[Float[Tensor, "batch out"], Any, Mapping[str, Tensor] | list[Mapping[str, Tensor]]]:
+        """One step: from the token ids, or vectors, at one position and the state before it to the outputs at that
+        position, the state after it, and gates by name (`batch cell` each; `{}` if there is none to show)."""
+        ...
+
+
+@runtime_checkable
 class OffersMaximumLength(Protocol):
     """A model that can say how long a sequence it can take (`None`: no limit)."""
 

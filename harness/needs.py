@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 
 from harness.attention import attention_shape
 from harness.contracts import OffersAttention
-from harness.errors import PluginError, did_you_mean
+from harness.errors import PluginError, RequestError, did_you_mean
+from harness.recurrence import recurrent_modules, states_of
 from harness.subject import Subject
 
 
@@ -31,6 +32,23 @@ def _attention(subject: Subject) -> str:
     )
 
 
+def _state(subject: Subject) -> str:
+    if not recurrent_modules(subject.model):
+        return (
+            "no state: the model has no nn.RNN, nn.LSTM, nn.GRU or cell of them, and no module that offers its state "
+            "(initial_state and step)"
+        )
+    tokens = subject.batch(subject.task.conditions()[0]).tokens[:1]
+    try:
+        layers = states_of(subject.model, tokens)
+    except RequestError as error:
+        return f"no state: {error}"
+    if not layers:
+        return "no state: no recurrent module of the model ran"
+    misfits = [layer.misfit for layer in layers]
+    return "" if "" in misfits else f"no state: {misfits[0]}"
+
+
 def _distances(subject: Subject) -> str:
     return "" if len({c.x for c in subject.task.conditions()}) > 1 else "the task has only one length or distance"
 
@@ -39,6 +57,7 @@ NEEDS: dict[str, Callable[[Subject], str]] = {
     "cue": _cue,
     "roles": _roles,
     "attention": _attention,
+    "state": _state,
     "distances": _distances,
 }
 """Name of a need to a function that returns why it is not met, or ""."""

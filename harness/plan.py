@@ -325,7 +325,8 @@ def deciding_files() -> list[Path]:
         *("probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
         "training_settings",
     )
-    return sorted([*(here / f"{name}.py" for name in names), *here.glob("attention/*.py")])
+    folders = (path for folder in ("attention", "recurrence") for path in here.glob(f"{folder}/*.py"))
+    return sorted([*(here / f"{name}.py" for name in names), *folders])
 
 
 def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed], *, any_training: bool) -> None:

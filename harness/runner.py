@@ -26,6 +26,7 @@ from harness.partial import Keeper, Partial
 from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
+from harness.recurrence import states_of
 from harness.registry import default_registry
 from harness.schema import Cell, Failure, ModelUse, Record, Timing, Trained, Training
 from harness.settings import in_force
@@ -296,6 +297,7 @@ class _Run:
                     subject.score(few)
                     if isinstance(self.model, OffersAttention):
                         self.model.attention_patterns(few.tokens)
+                    states_of(self.model, few.tokens)
         return {*before.changes(Fingerprint(self.model, self.task))[1]}
 
     def _pointless(self, cell: Cell) -> bool:

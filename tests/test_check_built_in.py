@@ -25,6 +25,9 @@ VARIANTS = [
     "gpt:position=rope",
     "gpt:position=alibi,norm=post,tied=false,dropout=0.1",
     "lstm:layers=2",
+    "lstm:layers=2,peephole=true,dropout=0.1",
+    "gru:layers=2,reset=before",
+    "elman:layers=2,activation=identity,orthogonal=true,biases=1",
 ]
 
 

@@ -431,6 +431,43 @@ class Sinks(RightPatterns):
         return [0.75 * pattern for pattern in super().attention_patterns(tokens)]
 
 
+class Summing(Base):
+    """Adds up its tokens, and offers the sum as its state."""
+
+    def initial_state(self, batch_size: int) -> Tensor:
+        return self.head.weight.new_zeros(batch_size, 8)
+
+    def step(self, x: Tensor, state: Tensor) -> Any:
+        state = state + self.embedding(x)
+        return self.head(state), state, {}
+
+    def mix(self, x: Tensor) -> Tensor:
+        return x.cumsum(1)
+
+
+class StepsOtherwise(Summing):
+    """Its sum has an end, of which `forward` knows nothing."""
+
+    def initial_state(self, batch_size: int) -> Any:
+        return super().initial_state(batch_size), torch.zeros(batch_size, dtype=torch.long)
+
+    def step(self, x: Tensor, state: Any) -> Any:
+        total, count = state
+        logits, total, gates = super().step(x, total)
+        return logits + (count[:, None] >= 4), (total, count + 1), gates
+
+
+class MixedState(Summing):
+    """A part of its state, not heard in its outputs, is a mean over the batch."""
+
+    def initial_state(self, batch_size: int) -> Any:
+        return super().initial_state(batch_size), super().initial_state(batch_size)
+
+    def step(self, x: Tensor, state: Any) -> Any:
+        logits, total, gates = super().step(x, state[0])
+        return logits, (total, total.mean(0).expand_as(total)), gates
+
+
 class Registers(Attending):
     """A second kind of attention, to vectors of its own."""
 
@@ -511,6 +548,8 @@ CAUGHT = [
     (TwoEmbeddings, "embedding", "2 tables of vectors are read with the tokens"),
     (HiddenAttention, "attention", "a softmax over time x time that the attention probes cannot see"),
     (WrongPatterns, "attention", "do not sum to 1"),
+    (StepsOtherwise, "state", "its outputs differ from its own by up to 1, from step 4 of 13 on"),
+    (MixedState, "state", "the state of layer 1 mixes examples: that of example 0 alone"),
     (SinglePrecision, "autocast", "expected scalar type Float but found BFloat16"),
     (LeftBehind, "devices", "not registered: table"),
     (MadeOnTheCpu, "devices", "on the device"),
@@ -634,7 +673,17 @@ def test_chaos_is_no_dependence_on_the_length() -> None:
     assert "rounding grows" in model_checker(Chaos).result("prefixes").message
 
 
-RIGHT = (Base, Attending, Recurrent, LimitedAndSaysSo, RightPatterns, LogProbabilities, Complex, ReturnsNothing)
+RIGHT = (
+    Base,
+    Attending,
+    Recurrent,
+    Summing,
+    LimitedAndSaysSo,
+    RightPatterns,
+    LogProbabilities,
+    Complex,
+    ReturnsNothing,
+)
 
 
 @pytest.mark.parametrize("model", [*RIGHT, BufferOfNaN])
@@ -659,6 +708,9 @@ def test_what_a_model_claims_is_checked_and_said() -> None:
     assert "up to 0.25 of the attention of layer 1 goes to no token" in note(Sinks, "attention")
     assert "cuts are exact; left out: call 3 has attention of shape (3, 1, 13, 3)" in note(Registers, "attention")
     assert model_checker(Recurrent).result("attention").status == "not applicable"
+    assert note(Recurrent, "state") == "layer 1: 8 states, gates reset, update, new"
+    assert note(Summing, "state") == "layer 1: 8 states, no gates"
+    assert model_checker(Attending).result("state").status == "not applicable"
 
 
 def test_checks_leave_the_random_state_alone() -> None:

@@ -13,6 +13,7 @@ NEEDED = {
     "cue": "the task marks cue and query positions",
     "roles": "the task names token roles and marks them",
     "attention": "the model has attention that can be seen",
+    "state": "the model has a recurrent state that can be seen",
     "distances": "the task has more than one length or distance",
 }
 """What each need asks for."""

@@ -24,6 +24,26 @@ def harness_models() -> Iterator[ModelSpec]:
         summary="gated recurrent unit (Cho et al., 2014)",
     )
     yield ModelSpec(
+        "contraction",
+        "harness_plugins.models.hand_set:Contraction",
+        summary="set by hand for both_seen: a state that halves at each step",
+    )
+    yield ModelSpec(
+        "integrator",
+        "harness_plugins.models.hand_set:Integrator",
+        summary="set by hand for both_seen: a state that adds up its input, and noise",
+    )
+    yield ModelSpec(
+        "latch",
+        "harness_plugins.models.hand_set:Latch",
+        summary="set by hand for both_seen: a state with two stable points (Bengio et al., 1994)",
+    )
+    yield ModelSpec(
+        "lstm_by_hand",
+        "harness_plugins.models.hand_set:LSTMByHand",
+        summary="set by hand for both_seen: an LSTM whose input gate opens for a 1 alone",
+    )
+    yield ModelSpec(
         "gpt",
         "harness_plugins.models.gpt:GPT",
         summary="decoder-only transformer with five kinds of position, pre- or post-norm (Radford et al., 2018)",

@@ -5,9 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Complex, Float, Int
+from harness_plugins.models.ends import either, input_layer
+from jaxtyping import Complex, Float, Shaped
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
+
+from harness import Interface
 
 Position = Literal["learned", "sinusoidal", "none", "rope", "alibi"]
 Norm = Literal["pre", "post"]
@@ -133,6 +136,7 @@ class GPT(nn.Module):
 
     Args:
         vocab_size: the number of token ids.
+        interface: what goes in and comes out, if it is not tokens and logits; of vectors there is a linear projection.
         layers: blocks of attention and feed-forward net.
         heads: attention heads per block; they share `d_model` equally.
         d_model: width of the embedding and of everything between the blocks.
@@ -149,10 +153,12 @@ class GPT(nn.Module):
             "RoFormer", 2021).
             `alibi`: scores fall linearly with distance (Press et al., "Train short, test long", 2022).
         norm: layer norm before (`pre`) or after (`post`) the branches. Only `pre` needs one more at the end.
-        tied: the output projection is the embedding matrix, without bias.
+        tied: the output projection is the embedding matrix, without bias. For vectors, and where outputs are other
+            than inputs, there is nothing to tie.
         dropout: rate on embeddings, attention weights and residual branches while training.
     """
 
+    accepts = ("tokens", "vectors")
     recommended_training: ClassVar[dict[str, float]] = {"lr": 1e-3}
 
     def __init__(
@@ -167,19 +173,22 @@ class GPT(nn.Module):
         norm: Norm = "pre",
         tied: bool = True,
         dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        interface: Interface | None = None,
     ) -> None:
         super().__init__()
         self.check_arguments(heads=heads, d_model=d_model, position=position)
         self.heads = heads
         self.position = position
         self.max_length = max_length if position == "learned" else None
-        self.embedding = nn.Embedding(vocab_size, d_model)
+        interface = either(vocab_size, interface)
+        self.embedding = input_layer(interface, d_model)
         if position == "learned":
             self.positions = nn.Parameter(torch.empty(max_length, d_model))
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(d_model, heads, norm, dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.head = None if tied else nn.Linear(d_model, vocab_size, bias=False)
+        tied = tied and interface.input == "tokens" and interface.input_size == interface.output_size
+        self.head = None if tied else nn.Linear(d_model, interface.output_size, bias=False)
 
         for name, parameter in self.named_parameters():
             if parameter.dim() > 1:
@@ -203,7 +212,7 @@ class GPT(nn.Module):
                 f"{d_model // heads}, an odd number; use d_model={d_model + heads} or another position"
             )
 
-    def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocab"]:
+    def forward(self, tokens: Shaped[Tensor, "batch time *width"]) -> Float[Tensor, "batch time out"]:
         x: Float[Tensor, "batch time d_model"] = self.embedding(tokens)
         length, d_model = x.shape[1:]
         if self.max_length is not None and length > self.max_length:

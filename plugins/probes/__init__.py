@@ -32,6 +32,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "score after attention to the cue or a role is cut, with proof of the cut and sham controls",
     )
     yield ProbeSpec(
+        "padding",
+        "harness_plugins.probes.padding:Padding",
+        "score after steps of padding, read where the task asks and after the padding",
+    )
+    yield ProbeSpec(
         "position_extrapolation",
         "harness_plugins.probes.position_extrapolation:PositionExtrapolation",
         "score at every length, inside and beyond the trained range, and where it ends",

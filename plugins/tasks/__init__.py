@@ -8,6 +8,14 @@ from harness import TaskSpec, hookimpl
 @hookimpl
 def harness_tasks() -> Iterator[TaskSpec]:
     yield TaskSpec(
+        "adding", "harness_plugins.tasks.adding:Adding", "the sum of two marked numbers in a long sequence of numbers"
+    )
+    yield TaskSpec(
+        "both_seen",
+        "harness_plugins.tasks.both_seen:BothSeen",
+        "say after every step whether both positions of a pair have been 1 so far",
+    )
+    yield TaskSpec(
         "farm_agreement",
         "harness_plugins.tasks.farm_agreement:FarmAgreement",
         "predict farm sentences; the verb agrees with its subject across k distractor nouns",

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.attention import Layer, check_cut, edges_after, look, observe, select
-from harness.contracts import Batch, Skip
+from harness.contracts import Batch, OffersState, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
 from harness.preflight import changed, difference
+from harness.recurrence import StateLayer, recurrent_modules, states_of
 from harness.testing.case import place
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase
@@ -107,6 +108,53 @@ def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Lay
     if outcome.leak.max() == 0:
         return "cuts are exact"
     return f"a cut token still comes through another way (leak {outcome.leak.max():.2g}), and probes will say so"
+
+
+@check(
+    asks="state probes can look into it, where it has a recurrent state",
+    means="probes of the state skip the model, or show another computation than its own",
+    fix="let `step`, from `initial_state` on, compute what `forward` does, each example by itself; or use nn.RNN, "
+    "nn.LSTM, nn.GRU or their cells as they are",
+    after=("stateless",),
+)
+def state(case: ModelCase) -> str:
+    """Compares one pass with the same computation step by step, and the states of a batch with those of examples
+    alone."""
+    model, inputs = case.fresh(), case.inputs()
+    modules = recurrent_modules(model)
+    if not modules:
+        raise NotApplicable("it has no recurrent module of torch's and offers no state, so that probes of it skip it")
+    where = next((place(type(each).step) for each in modules.values() if isinstance(each, OffersState)), case.where)
+    try:
+        layers = states_of(model, case.cast(inputs))
+        alone = [states_of(model, case.cast(inputs[row : row + 1])) for row in range(len(inputs))]
+    except RequestError as error:
+        raise Failed(str(error), where) from None
+    if not layers:
+        raise NotApplicable("none of its recurrent modules runs")
+    for index, layer in enumerate(layers):
+        _example_by_example(case, layer, [each[index] for each in alone], where)
+    return "; ".join(_said(layer) for layer in layers)
+
+
+def _example_by_example(case: ModelCase, layer: StateLayer, alone: Sequence[StateLayer], where: str) -> None:
+    if layer.misfit:
+        return
+    for row, single in enumerate(alone):
+        together = layer.carried[row : row + 1]
+        if single.carried.shape != together.shape or case.differ(single.carried, together):
+            raise Failed(
+                f"the state of {layer.name} mixes examples: that of example {row} alone is another one than in a "
+                f"batch of {len(alone)}",
+                where,
+            )
+
+
+def _said(layer: StateLayer) -> str:
+    cells = f" and {layer.cells.shape[2]} cells" if layer.cells is not None else ""
+    gates = f"gates {', '.join(layer.gates)}" if layer.gates else "no gates"
+    left_out = f" (left out: {layer.misfit})" if layer.misfit else ""
+    return f"{layer.name}: {layer.states.shape[2]} states{cells}, {gates}{left_out}"
 
 
 class _Softmaxes(TorchFunctionMode):
