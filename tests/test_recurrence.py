@@ -248,6 +248,16 @@ def test_in_packed_sequences_and_backward_layers() -> None:
     assert largest(model.final[0], torch.zeros(BATCH, HIDDEN)) == 0
 
 
+def test_a_change_below_a_layer_that_reads_backward_reaches_all_positions() -> None:
+    model, x = wrapped("LSTM", bidirectional=True), vectors()
+    with torch.no_grad():
+        own = model(x)
+        with replaced(model, {"layer 1": torch.zeros(1, 2 * HIDDEN)}, after=5):
+            found = model(x)
+    assert largest(found[:, 0], own[:, 0]) > 0
+    assert states_of(model, x), "nothing stays behind"
+
+
 def test_single_cells_and_subspaces_are_replaced_alone() -> None:
     model, x = wrapped("LSTM", num_layers=1), vectors()
     (layer,) = states_of(model, x)

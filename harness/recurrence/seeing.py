@@ -173,10 +173,10 @@ class _Session:
         call = kind_of(module)(path, module, args, kwargs, output)
         own = call.outputs
         number, offset = self._place(call, len(own))
-        touched: list[tuple[int, int]] = []
+        touched: list[int] = []
         opened = call.run(self._change(call, number, offset, touched))
-        if not any(strand % call.directions for strand, _ in touched):  # what reads backward touches all
-            whole = min((position + 1 for _, position in touched), default=own.shape[1])
+        if not touched or call.directions == 1:  # else what reads backward has carried the change to all positions
+            whole = min((position + 1 for position in touched), default=own.shape[1])
             agree(path or type(module).__name__, own[:, :whole], opened.outputs[:, :whole], call.run)
         sequences = self.sequences.setdefault(path, [])
         if number > len(sequences):
@@ -191,13 +191,13 @@ class _Session:
             return len(sequences), sum(opened.outputs.shape[1] for opened in sequences[-1])
         return len(sequences) + 1, 0
 
-    def _change(self, call: Call, number: int, offset: int, touched: list[tuple[int, int]] | None = None) -> Change:
+    def _change(self, call: Call, number: int, offset: int, touched: list[int] | None = None) -> Change:
         def change(strand: int, carried: Tensor, after: int) -> Tensor:
             new = carried
             for replacement in self.replacements:
                 new = replacement.apply(self._name(call.path, strand, number), new, offset + after)
             if new is not carried and touched is not None:
-                touched.append((strand, after))
+                touched.append(after)
             return new
 
         return change
