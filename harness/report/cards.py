@@ -8,8 +8,8 @@ An answer is made from the verdicts that probes gave, one for each seed, by rule
   arrives from 1 % on.
 - *Looks*: `attention_to_subject`: the head that looks at the cue most gives it at least half of its attention, and at
   least twice as much as a head would that looks everywhere alike.
-- *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `input_swap`, where the
-  answer follows the cue.
+- *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `state_cut`, where it falls
+  with the state of another answer after the cue, or else `input_swap`, where the answer follows the cue.
 - *Extrapolates*: `position_extrapolation`, or else `accuracy`: the scores beyond the trained range.
 - *Costs*: `speed`: the power of the length by which time grows; an answer without praise or blame.
 
@@ -74,6 +74,7 @@ GOOD_WORDS = {
     "relies on it": "yes",
     "relies on it, at chance without": "yes",
     "relies on it, below chance without": "yes",
+    "relies on it, the answer follows the state": "yes",
     "follows the cue": "yes",
     "above chance": "above chance",
 }
@@ -163,9 +164,12 @@ def _looks(rows: Rows) -> Answer:
 
 
 def _relies(rows: Rows) -> Answer:
-    cut = rows.get(("edge_cut", "trained"))
-    if cut is not None:
-        return _verdicts(cut, "edge_cut", "score_after_cut", "score with the cue cut")
+    for probe, about in (
+        ("edge_cut", "score with the cue cut"),
+        ("state_cut", "score with the state of another answer"),
+    ):
+        if (cut := rows.get((probe, "trained"))) is not None:
+            return _verdicts(cut, probe, "score_after_cut", about)
     return _verdicts(rows.get(("input_swap", "trained")), "input_swap", "cue_effect", "fall when the cue is swapped")
 
 
