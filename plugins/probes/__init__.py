@@ -34,7 +34,7 @@ def harness_probes() -> Iterator[ProbeSpec]:
     yield ProbeSpec(
         "state_cut",
         "harness_plugins.probes.state_cut:StateCut",
-        "does the answer follow the recurrent state after the cue, exchanged with another example's; proof and sham controls",
+        "does the answer follow the recurrent state, exchanged after the cue; with proof of the cut and sham controls",
     )
     yield ProbeSpec(
         "state_decode",

@@ -119,7 +119,7 @@ class StateCut:
         batches = {condition: asked_at_query(batch) for condition, batch in used.items() if batch is not None}
         if not batches:
             raise Skip("no example of the conditions in which cues are swapped marks a cue and a query")
-        cuttable = [condition for condition, batch in batches.items() if bool((batch.cue != batch.query).all())]
+        cuttable = [condition for condition, batch in batches.items() if not torch.equal(*marks(batch))]
         if not cuttable:
             raise Skip("the cue is the query itself in all examples: no state stands between them")
         partners = {condition: draw(subject, batches[condition], condition) for condition in cuttable}
@@ -197,7 +197,7 @@ class StateCut:
         # a projected hidden state has no unit for each cell
         return torch.cat([wanted if size == most else wanted.new_zeros(size) for size in parts])
 
-    def _directions(self, subject: Subject, condition: Condition, whole: Looked) -> dict[str, Float[Tensor, "width _"]]:
+    def _directions(self, subject: Subject, condition: Condition, whole: Looked) -> dict[str, Float[Tensor, "_ _"]]:
         """For each layer an orthonormal basis of the differences between the answers' mean states after the cue, from
         examples that are not tested; nothing where these fill all of a layer."""
         task = subject.task
@@ -265,7 +265,8 @@ def differences(states: Float[Tensor, "batch width"], answers: Int[Tensor, " bat
     """An orthonormal basis of the differences between the mean states of the answers."""
     means = torch.stack([states[answers == answer].mean(0) for answer in answers.unique()]).double()
     _, sizes, directions = torch.linalg.svd(means - means.mean(0), full_matrices=False)
-    return directions[sizes > 1e-6 * sizes.max()].T.to(states.dtype)
+    basis: Tensor = directions[sizes > 1e-6 * sizes.max()].T.to(states.dtype)
+    return basis
 
 
 def follows(subject: Subject, cue: SwapResult, sham: SwapResult | None) -> str:

@@ -12,8 +12,8 @@ from torch import Tensor
 from harness import Batch, Skip, Subject
 from harness.recurrence import StateLayer, observe, replaced
 
-Carried = Mapping[str, Float[Tensor, "batch width"]]
-"""By the name of the layer, what is carried on after a position of each example: states, then cells."""
+Carried = Mapping[str, Float[Tensor, "_ _"]]
+"""By the name of the layer, what is carried on after a position of each example (`batch width`): states, then cells."""
 
 Mix = Callable[[Float[Tensor, "batch width"], Float[Tensor, "batch width"]], Float[Tensor, "batch width"]]
 """From an example's own state and its partner's to the one with which the model goes on."""
