@@ -50,3 +50,44 @@ def test_probe(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
     ratio = ratio_of(measure, forward, rounds=3)
     benchmark.pedantic(measure, rounds=3)
     title(benchmark, f"{probe}: {ratio:.1f} forwards")
+
+
+@pytest.mark.parametrize("hidden", [64, 256])
+@pytest.mark.parametrize("probe", ["state_cut", "state_decode"])
+def test_state_probe(benchmark: Any, built: Callable[..., Any], probe: str, hidden: int) -> None:
+    """An LSTM on recall; the unit: a pass over all conditions' examples that is computed again step by step."""
+    import torch
+
+    from harness.recurrence import states_of
+    from harness.subject import Shared, Subject
+
+    task = built("task", "recall")
+    model = built("model", f"lstm:hidden={hidden}", vocab_size=task.interface.input_size).eval()
+    code = built("probe", f"{probe}:examples={EXAMPLES}")
+    batches: dict[Any, Any] = {}
+
+    def subject() -> Any:
+        return Subject(
+            model,
+            task,
+            stage="trained",
+            seed=0,
+            device=torch.device("cpu"),
+            examples=EXAMPLES,
+            shared=Shared(batches),
+        )
+
+    def measure() -> None:
+        list(code(subject()))
+
+    def recomputed() -> None:
+        looking = subject()
+        for condition in task.conditions():
+            for piece in looking.chunks(looking.batch(condition)):
+                states_of(model, piece.tokens)
+
+    recomputed()  # makes the data
+    benchmark.group = "probes of the state, lstm on recall, 256 examples of each of 5 conditions"
+    ratio = ratio_of(measure, recomputed, rounds=5)
+    benchmark.pedantic(measure, rounds=1)
+    title(benchmark, f"{probe}, hidden={hidden}: {ratio:.1f} passes computed step by step")

@@ -282,23 +282,34 @@ class Task:
             for name, metric in self.metrics.items()
         }
 
+    def answers(self, batch: Batch) -> Int[Tensor, " batch"]:
+        """What the right answer of each example is, as a number: the same for answers that are alike. The target at the
+        query, unless overridden.
+
+        Args:
+            batch: examples that all have a cue and a query.
+
+        Raises:
+            Skip: answers are real numbers and this is not overridden, or examples cannot take over one another's.
+        """
+        if batch.query is None:
+            raise Skip("the task marks no query, so that answers cannot be compared")
+        if self.interface.output == "numbers":
+            raise Skip("the task's answers are real numbers, and it does not say which of them count as different")
+        return batch.targets[torch.arange(len(batch), device=batch.targets.device), batch.query]
+
     def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
-        """For each example another one of the batch whose right answer differs, drawn at random: the one to swap cues
-        with. The answer is the target at the query, unless overridden.
+        """For each example another one of the batch whose right answer (`answers`) differs, drawn at random: the one to
+        swap cues with.
 
         Args:
             batch: examples that all have a cue and a query.
             generator: what draws.
 
         Raises:
-            Skip: an example has no such partner, or answers are real numbers and this is not overridden.
+            Skip: an example has no such partner, or there are no `answers` to compare.
         """
-        if batch.query is None:
-            raise Skip("the task marks no query, so that answers cannot be compared")
-        if self.interface.output == "numbers":
-            raise Skip("the task's answers are real numbers, and it does not say which of them count as different")
-        answers = batch.targets[torch.arange(len(batch), device=batch.targets.device), batch.query]
-        return different(answers, generator)
+        return different(self.answers(batch), generator)
 
     def with_answers_of(self, batch: Batch, partner: Int[Tensor, " batch"]) -> Batch:
         """The batch with the answers of each example's partner, whose cue it was given: its target at the query, and

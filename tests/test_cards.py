@@ -159,11 +159,15 @@ def test_a_probe_that_says_nothing_answers_nothing() -> None:
 
 
 def test_reliance_comes_from_the_cut_or_without_attention_from_the_swap() -> None:
-    """The cut is the stronger evidence; a recurrent model has none."""
+    """A cut is the stronger evidence; a recurrent model has one of its state."""
     swap = [record(said("cue_effect", 1.0, "follows the cue"), probe="input_swap", seed=s) for s in range(3)]
     cut = [record(said("score_after_cut", 0.9, "does not rely on it"), probe="edge_cut", seed=s) for s in range(3)]
     assert answer("relies", swap) == ("yes", "good")
     assert answer("relies", [*swap, *cut]) == ("no", "bad")
+    words = "relies on it, the answer follows the state"
+    state = [record(said("score_after_cut", 0.0, words), probe="state_cut", seed=s) for s in range(3)]
+    assert answer("relies", state) == ("yes", "good")
+    assert answer("relies", [*state, *cut]) == ("no", "bad")
 
 
 def test_extrapolation_needs_places_beyond_training() -> None:

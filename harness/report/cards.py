@@ -10,8 +10,8 @@ An answer is made from the verdicts that probes gave, one for each seed, by rule
   least twice as much as a head would that looks everywhere alike. Where the cue always stands first, a head that
   rests on the first position, whatever it holds, would pass, too: it counts as a look only if `edge_cut` has moved the
   cue and found the cut of the first position harmless; else it may be a habit.
-- *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `input_swap`, where the
-  answer follows the cue.
+- *Relies*: `edge_cut`, where the score falls without the cue; for a model without attention `state_cut`, where it falls
+  with the state of another answer after the cue, or else `input_swap`, where the answer follows the cue.
 - *Extrapolates*: `position_extrapolation`, or else `accuracy`: the scores beyond the trained range.
 - *Costs*: `speed`: the power of the length by which time grows; an answer without praise or blame.
 
@@ -76,6 +76,7 @@ GOOD_WORDS = {
     "relies on it": "yes",
     "relies on it, at chance without": "yes",
     "relies on it, below chance without": "yes",
+    "relies on it, the answer follows the state": "yes",
     "follows the cue": "yes",
     "above chance": "above chance",
 }
@@ -197,9 +198,12 @@ def _by_seed(row: Row, name: str) -> dict[int, Scalar]:
 
 
 def _relies(rows: Rows) -> Answer:
-    cut = rows.get(("edge_cut", "trained"))
-    if cut is not None:
-        return _verdicts(cut, "edge_cut", "score_after_cut", "score with the cue cut")
+    for probe, about in (
+        ("edge_cut", "score with the cue cut"),
+        ("state_cut", "score with the state of another answer"),
+    ):
+        if (cut := rows.get((probe, "trained"))) is not None:
+            return _verdicts(cut, probe, "score_after_cut", about)
     return _verdicts(rows.get(("input_swap", "trained")), "input_swap", "cue_effect", "fall when the cue is swapped")
 
 

@@ -32,6 +32,16 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "score after attention to the cue or a role is cut, with proof of the cut and sham controls",
     )
     yield ProbeSpec(
+        "state_cut",
+        "harness_plugins.probes.state_cut:StateCut",
+        "does the answer follow the recurrent state, exchanged after the cue; with proof of the cut and sham controls",
+    )
+    yield ProbeSpec(
+        "state_decode",
+        "harness_plugins.probes.state_decode:StateDecode",
+        "how well a linear read-out finds the answer in the recurrent state at the query, used or not",
+    )
+    yield ProbeSpec(
         "padding",
         "harness_plugins.probes.padding:Padding",
         "score after steps of padding, read where the task asks and after the padding",

@@ -88,6 +88,17 @@ def marks(batch: Batch) -> tuple[Int[Tensor, " batch"], Int[Tensor, " batch"]]:
     return batch.cue, batch.query
 
 
+def with_cue_before(subject: Subject, condition: Condition, examples: int) -> Batch | None:
+    """Of the first `examples` marked ones, those whose cue stands before the query, if there are any; else those where
+    it is the query; None where none is marked."""
+    batch = subject.marked(condition, examples)
+    if batch is None:
+        return None
+    cue, query = marks(batch)
+    before = cue < query
+    return batch[before] if before.any() and not before.all() else batch
+
+
 def curve(
     name: str,
     unit: str,

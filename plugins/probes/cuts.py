@@ -160,7 +160,7 @@ def run_cuts(
     found: dict[str, list[Tensor]] = {"leak": [], "before": [], "opened": []}
     for part in torch.arange(len(proven)).split(size):
         which_now, tokens = which[part], batch.tokens[rows[part]]
-        swapped = _swapped(subject, tokens, keys[which_now, rows[part]], generator)
+        swapped = with_others(subject, tokens, keys[which_now, rows[part]], generator)
         check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()])
         for name, values in found.items():
             values.append(getattr(check, name))
@@ -189,8 +189,10 @@ def _provable(keys: Bool[Tensor, "batch time"], proofs: int) -> list[int]:
     return rows
 
 
-def _swapped(subject: Subject, tokens: Tensor, keys: Bool[Tensor, "batch time"], generator: torch.Generator) -> Tensor:
-    """Other tokens at the keys, drawn at random: a proof holds for any."""
+def with_others(
+    subject: Subject, tokens: Tensor, keys: Bool[Tensor, "batch time"], generator: torch.Generator
+) -> Tensor:
+    """The tokens with other ones at the keys, drawn at random: a proof holds for any."""
     kinds = subject.task.interface.input_size
     if tokens.is_floating_point():
         noise = torch.randn(tokens.shape, generator=generator).to(tokens)

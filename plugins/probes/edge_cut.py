@@ -15,6 +15,7 @@ from harness_plugins.probes.conditions import (
     reference,
     roles_before,
     uniform_share,
+    with_cue_before,
 )
 from harness_plugins.probes.cuts import Cut, CutResult, Scores, Untouched, run_cuts, run_untouched
 from harness_plugins.probes.looks import Share, head_shares, left_out, readable, role_shares
@@ -101,7 +102,7 @@ class EdgeCut:
 
     def __call__(self, subject: Subject) -> Iterator[Scalar | Curve | Matrix]:
         task = subject.task
-        used = {condition: self._batch(subject, condition) for condition in first_group(task)}
+        used = {condition: with_cue_before(subject, condition, self.examples) for condition in first_group(task)}
         batches = {condition: batch for condition, batch in used.items() if batch is not None}
         untouched = {condition: run_untouched(subject, batch) for condition, batch in batches.items()}
         if not any(whole.looks.layers for whole in untouched.values()):
@@ -155,15 +156,6 @@ class EdgeCut:
         yield disagreements(subject, whole, found, heads, uniform_share(batch))
         yield from left_out(layers)
         yield from examples_used(subject, used, self.examples)
-
-    def _batch(self, subject: Subject, condition: Condition) -> Batch | None:
-        """Examples whose cue stands before the query, if there are any; else those where it is the query."""
-        batch = subject.marked(condition, self.examples)
-        if batch is None:
-            return None
-        cue, query = marks(batch)
-        before = cue < query
-        return batch[before] if before.any() and not before.all() else batch
 
     def _chosen(self, layers: Sequence[Layer]) -> dict[str, Bool[Tensor, "layer head"]]:
         """Layers and heads to cut one by one, by name."""

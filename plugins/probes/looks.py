@@ -11,6 +11,7 @@ from torch import Tensor
 from harness import Batch, Scalar, Skip
 from harness.attention import Layer, Seen
 from harness.examples import standard_error
+from harness.recurrence import StateLayer
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def readable(passes: Sequence[Sequence[Layer]]) -> list[Layer]:
     return layers
 
 
-def left_out(layers: Sequence[Layer]) -> Iterator[Scalar]:
+def left_out(layers: Sequence[Layer | StateLayer]) -> Iterator[Scalar]:
     """The layers that cannot be read, if there are any beside those that can."""
     reasons = [layer.misfit for layer in layers if layer.misfit]
     if reasons:

@@ -1,4 +1,4 @@
-"""What attention cuts say in words, with the chance that is in their scores."""
+"""What cuts say in words, with the chance that is in their scores."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from harness_plugins.probes.conditions import learned, skill, skill_error
 from harness_plugins.probes.cuts import CutResult, Scores, Untouched
 from harness_plugins.probes.looks import Share
 
-from harness import Scalar, Subject
+from harness import Scalar, Subject, Task
 from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, WAY, settled
 
 LOOKS = 0.3
@@ -49,22 +49,45 @@ WORDS = {
 
 def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResult]) -> Iterator[Scalar]:
     """Whether the answer relies on the cue, whether that is proven, and what the sham leaves."""
-    score, cue, sham = subject.task.headline, outcomes["cue"], outcomes.get("sham")
-    unit = subject.task.metrics[score].unit
-    verdict = _judged(subject, whole.scores, lambda: cue.unproven or _relies(subject, cue, sham))
+    cue, sham = outcomes["cue"], outcomes.get("sham")
+    verdict = judged(subject, whole.scores, lambda: cue.unproven or relies(subject, cue, sham))
+    abouts = (
+        "the score with all attention to the cue cut",
+        "the score with a random other position cut in place of the cue",
+    )
+    yield from after_cuts(subject.task, cue, sham, verdict, WORDS, abouts)
+
+
+def after_cuts(
+    task: Task,
+    cue: CutResult,
+    sham: CutResult | None,
+    verdict: str | None,
+    words: Mapping[str, str],
+    abouts: tuple[str, str],
+) -> Iterator[Scalar]:
+    """The score without the cue, the leak of that cut, and the score under the sham.
+
+    Args:
+        verdict: on the first of them.
+        words: what verdicts mean.
+        abouts: what the two scores are.
+    """
+    score = task.headline
+    unit = task.metrics[score].unit
     value, error = cue.scores.metrics[score], cue.scores.errors[score]
     yield Scalar(
         name="score_after_cut",
         unit=unit,
         value=value,
         verdict=verdict,
-        meaning=meaning(verdict),
-        about="the score with all attention to the cue cut",
+        meaning=meaning(verdict, words),
+        about=abouts[0],
         standard_error=error,
         headline=True,
     )
     proven = "not proven" if cue.unproven else "proven"
-    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, meaning=meaning(proven), headline=True)
+    yield Scalar(name="leak", unit="outputs", value=cue.leak, verdict=proven, meaning=words[proven], headline=True)
     if sham:
         value, error = sham.scores.metrics[score], sham.scores.errors[score]
         yield Scalar(
@@ -72,14 +95,14 @@ def reliance(subject: Subject, whole: Untouched, outcomes: Mapping[str, CutResul
             unit=unit,
             value=value,
             standard_error=error,
-            about="the score with a random other position cut in place of the cue",
+            about=abouts[1],
             headline=True,
         )
 
 
-def meaning(verdict: str | None) -> str | None:
+def meaning(verdict: str | None, words: Mapping[str, str] = WORDS) -> str | None:
     """Of a verdict, in a phrase; a reason after a colon explains itself."""
-    return WORDS.get(verdict) or WORDS.get(verdict.partition(":")[0]) if verdict else None
+    return words.get(verdict) or words.get(verdict.partition(":")[0]) if verdict else None
 
 
 def first_position(subject: Subject, whole: Untouched, outcome: CutResult | None, moved: bool) -> Scalar:
@@ -94,12 +117,12 @@ def first_position(subject: Subject, whole: Untouched, outcome: CutResult | None
     def verdict() -> str | None:
         if outcome is None:
             return APART
-        words = _judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
+        words = judged(subject, outcome.untouched, lambda: outcome.unproven or _hurts(subject, outcome))
         if moved and words in ("has not learned", BRIEF, NOT_ENOUGH):
             return APART
         return words
 
-    words = _judged(subject, whole.scores, verdict)
+    words = judged(subject, whole.scores, verdict)
     return Scalar(
         name="first_position_cut",
         unit=subject.task.metrics[score].unit,
@@ -132,15 +155,15 @@ def disagreements(
         return ""
 
     named = []
-    for name, share in shares.items() if _judged(subject, whole.scores, lambda: "") == "" else ():
-        values, errors = _skills(subject, outcomes[name].untouched, outcomes[name].scores)
+    for name, share in shares.items() if judged(subject, whole.scores, lambda: "") == "" else ():
+        values, errors = skills(subject, outcomes[name].untouched, outcomes[name].scores)
         verdict = settled(judge, [share.value, *values], [share.error, *errors])
         if verdict not in ("", NEAR, NOT_ENOUGH):
             named.append(f"{name} {verdict}")
     return Scalar(name="disagreements", unit="heads", value=len(named), verdict="; ".join(named) or None)
 
 
-def _judged(subject: Subject, untouched: Scores, judge: Callable[[], str | None]) -> str | None:
+def judged(subject: Subject, untouched: Scores, judge: Callable[[], str | None]) -> str | None:
     """The verdict on a model that answers well; why there is none on others; None for a metric without a scale from
     chance to perfect, which has numbers and no verdict."""
     score = subject.task.headline
@@ -150,7 +173,7 @@ def _judged(subject: Subject, untouched: Scores, judge: Callable[[], str | None]
     return learned(subject, metric, value, untouched.errors[score]) or judge()
 
 
-def _skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]]:
+def skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]]:
     """The headline scores as shares of the way from chance to perfect, and their standard errors."""
     score = subject.task.headline
     metric = subject.task.metrics[score]
@@ -158,12 +181,12 @@ def _skills(subject: Subject, *scores: Scores) -> tuple[list[float], list[float]
     return values, [skill_error(metric, each.errors[score]) for each in scores]
 
 
-def _relies(subject: Subject, cue: CutResult, sham: CutResult | None) -> str:
-    """On a proven cut."""
-    values, errors = _skills(subject, cue.untouched, cue.scores)
+def relies(subject: Subject, cue: CutResult, sham: CutResult | None) -> str:
+    """Whether the answer relies on what is cut, for a cut that is proven; where it does, what is left of the score."""
+    values, errors = skills(subject, cue.untouched, cue.scores)
     if sham:
         # both losses are counted from one score, for the sham may have had fewer examples to cut
-        (whole, after), (_, error) = _skills(subject, sham.untouched, sham.scores)
+        (whole, after), (_, error) = skills(subject, sham.untouched, sham.scores)
         values, errors = [*values, values[0] - (whole - after)], [*errors, error]
     if any(map(math.isnan, values)):
         return "not proven: a score under the cut is no number"
@@ -190,7 +213,7 @@ def _relies(subject: Subject, cue: CutResult, sham: CutResult | None) -> str:
 
 
 def _hurts(subject: Subject, outcome: CutResult) -> str:
-    values, errors = _skills(subject, outcome.untouched, outcome.scores)
+    values, errors = skills(subject, outcome.untouched, outcome.scores)
     return settled(
         lambda each: "harmless" if each[0] - each[1] < MATTERS else "hurts, though it is not the cue", values, errors
     )

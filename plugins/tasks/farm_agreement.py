@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task, different
+from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task
 from harness.errors import did_you_mean
 from harness.examples import seeded, standard_error
 
@@ -233,11 +233,11 @@ class FarmAgreement(Task):
         """The exact logits, for checks of the score; NaN after prefixes that training sentences never have."""
         return self.grammar.next_log_probs(batch.tokens)
 
-    def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
-        """For each example another one whose subject has the other number."""
+    def answers(self, batch: Batch) -> Int[Tensor, " batch"]:
+        """The number of the subject, whichever verb follows."""
         if batch.extra is None:
-            raise ValueError("farm_agreement pairs the batches it makes; got one without `extra`")
-        return different(batch.extra["number"], generator)
+            raise ValueError("farm_agreement knows the answers of the batches it makes; got one without `extra`")
+        return batch.extra["number"]
 
     def _divergence(
         self, log_probs: Float[Tensor, "batch time vocab"], tokens: Int[Tensor, "batch time"]

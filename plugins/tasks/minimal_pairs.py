@@ -235,7 +235,7 @@ class MinimalPairs(Task):
         each = per_pair("good") / tokens["good"] - per_pair("bad") / tokens["bad"]
         return {"accuracy": _won(odds[whole]), "log_odds": odds[whole], "accuracy_per_token": _won(each[whole])}
 
-    def partners(self, batch: Batch, generator: torch.Generator) -> Int[Tensor, " batch"]:
+    def answers(self, batch: Batch) -> Int[Tensor, " batch"]:
         raise Skip("pairs of sentences with other words cannot exchange subjects: the forms of the verb would not fit")
 
 

@@ -39,7 +39,7 @@ def positions(case: TaskCase) -> str:
 @check(
     asks="examples can be paired with others that have another answer",
     means="swaps are made between sentences with the same answer, and seem to have no effect",
-    fix="evaluate with every answer about equally often; override partners() where answers are alike",
+    fix="evaluate with every answer about equally often; override answers() where several targets are alike",
     after=("positions",),
 )
 def partners(case: TaskCase) -> str:
