@@ -88,6 +88,6 @@ def test_state_probe(benchmark: Any, built: Callable[..., Any], probe: str, hidd
 
     recomputed()  # makes the data
     benchmark.group = "probes of the state, lstm on recall, 256 examples of each of 5 conditions"
-    ratio = ratio_of(measure, recomputed, rounds=5)
+    ratio = ratio_of(measure, recomputed, rounds=2)
     benchmark.pedantic(measure, rounds=1)
     title(benchmark, f"{probe}, hidden={hidden}: {ratio:.1f} passes computed step by step")
