@@ -91,3 +91,34 @@ def test_state_probe(benchmark: Any, built: Callable[..., Any], probe: str, hidd
     ratio = ratio_of(measure, recomputed, rounds=2)
     benchmark.pedantic(measure, rounds=1)
     title(benchmark, f"{probe}, hidden={hidden}: {ratio:.1f} passes computed step by step")
+
+
+@pytest.mark.parametrize("probe", ["gates", "state_jacobian"])
+def test_probe_inside(benchmark: Any, built: Callable[..., Any], probe: str) -> None:
+    """An LSTM (64 cells) on recall at 100 distractors; the unit: its states recomputed in the open for the same
+    examples. `gates` may take 5 of them; that of `state_jacobian` is for information."""
+    import torch
+
+    from harness.recurrence import states_of
+    from harness.subject import Subject
+
+    examples = {"gates": EXAMPLES, "state_jacobian": 8}[probe]
+    task = built("task", "recall:train_max=100")
+    model = built("model", "lstm", vocab_size=18).eval()
+    code = built("probe", f"{probe}:examples={examples}")
+    subject = Subject(model, task, stage="initial", seed=0, device=torch.device("cpu"), examples=EXAMPLES)
+    tokens = subject.batch(task.conditions()[-1]).tokens[:examples]
+
+    def measure() -> None:
+        list(code(subject))
+
+    def recomputed() -> None:
+        states_of(model, tokens)
+
+    measure()
+    benchmark.group = f"probes inside the state, lstm on recall, {EXAMPLES} or 8 examples"
+    ratio = ratio_of(measure, recomputed, rounds=3)
+    benchmark.pedantic(measure, rounds=3)
+    title(benchmark, f"{probe}: {ratio:.1f} recomputed passes")
+    if probe == "gates":
+        assert ratio <= 5

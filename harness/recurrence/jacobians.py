@@ -9,13 +9,17 @@ from torch import Tensor
 from harness.errors import RequestError
 from harness.recurrence.layers import StateLayer
 
+FEW = 32
+"""Of up to so many numbers, a backward pass for each takes less time than torch needs to import sympy, which it does
+for directions that are given as `grad_outputs`."""
+
 
 def jacobians(layer: StateLayer, starts: Sequence[int], end: int) -> Float[Tensor, "start batch width width"]:
     """The Jacobians of what a layer carries on after one position by what it carries on after earlier ones, for each
     example: entry i, j is the derivative of number i at `end` by number j at the start.
 
-    All in one backward pass. The layer's inputs are held as they were seen. Of an LSTM, `[..., n:, n:]` with n =
-    `layer.states.shape[2]` is that of its cells.
+    All in one backward pass, or, of few numbers, in one for each. The layer's inputs are held as they were seen. Of an
+    LSTM, `[..., n:, n:]` with n = `layer.states.shape[2]` is that of its cells.
 
     Args:
         layer: seen without `torch.inference_mode`.
@@ -34,13 +38,17 @@ def jacobians(layer: StateLayer, starts: Sequence[int], end: int) -> Float[Tenso
         passed = [first, *layer.advance(first, min(starts), end)]
         last = passed[-1]
         batch, width = last.shape
-        rows = torch.eye(width, dtype=last.dtype, device=last.device)[:, None].expand(width, batch, width)
         sources = [passed[start - min(starts)] for start in starts]
         if not last.requires_grad:  # what is carried on does not depend on what was
             return last.new_zeros(len(starts), batch, width, width)
-        found = torch.autograd.grad(last, sources, rows, is_grads_batched=True, allow_unused=True)
-    none = last.new_zeros(width, batch, width)
-    return torch.stack([(none if each is None else each).detach().transpose(0, 1) for each in found])
+        if width <= FEW:
+            rows = [
+                torch.autograd.grad(each, sources, retain_graph=True, materialize_grads=True) for each in last.sum(0)
+            ]
+            return torch.stack([torch.stack(each, 1) for each in zip(*rows, strict=True)])
+        directions = torch.eye(width, dtype=last.dtype, device=last.device)[:, None].expand(width, batch, width)
+        found = torch.autograd.grad(last, sources, directions, is_grads_batched=True, materialize_grads=True)
+    return torch.stack([each.transpose(0, 1) for each in found])
 
 
 def direct_path(layer: StateLayer, starts: Sequence[int], end: int) -> Float[Tensor, "start batch cell"]:
