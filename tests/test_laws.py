@@ -509,9 +509,12 @@ def test_unknown_names_are_refused(name: str, near: str) -> None:
 
 def test_a_wrong_answer_ends_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AttentionForms, "forward", lambda self, x: x)
-    result = CliRunner().invoke(main, ["verify", "softmax_laws"], catch_exceptions=False)
+    asked = ["verify", "softmax_laws"]
+    assert CliRunner().invoke(main, asked, catch_exceptions=False).exit_code == 1
+    result = CliRunner().invoke(main, [*asked, "--format", "json"], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "small scores" in result.stdout
+    laws = {law["law"]: law for group in json.loads(result.stdout) for law in group["laws"]}
+    assert laws["small scores"]["holds"] is False
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
