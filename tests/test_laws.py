@@ -37,7 +37,9 @@ import harness
 from harness import Subject, Task
 from harness.cli import main
 from harness.errors import RequestError
-from harness.laws import Case, Judged, Laws, judge, name_of, sentence_of
+from harness.laws import Case, Judged, Known, Laws, judge, name_of, sentence_of
+from harness.registry import default_registry
+from harness.requests import find_suite
 from harness.verifying import verify
 
 WORDS = 18
@@ -507,9 +509,12 @@ def test_unknown_names_are_refused(name: str, near: str) -> None:
 
 def test_a_wrong_answer_ends_with_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AttentionForms, "forward", lambda self, x: x)
-    result = CliRunner().invoke(main, ["verify", "softmax_laws"], catch_exceptions=False)
+    asked = ["verify", "softmax_laws"]
+    assert CliRunner().invoke(main, asked, catch_exceptions=False).exit_code == 1
+    result = CliRunner().invoke(main, [*asked, "--format", "json"], catch_exceptions=False)
     assert result.exit_code == 1
-    assert "small scores" in result.stdout
+    laws = {law["law"]: law for group in json.loads(result.stdout) for law in group["laws"]}
+    assert laws["small scores"]["holds"] is False
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:
@@ -536,3 +541,22 @@ def test_the_guide_tells_the_truth() -> None:
     (zero,) = mine["ZeroLaws"]().judged(subject(AttentionForms(Noise().interface), Noise()))
     assert not zero.broken
     assert zero.says == "An input of zeros gives zeros."
+
+
+def test_a_model_that_is_not_there_breaks_its_laws_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SoftmaxLaws, "known", (Known("atention_forms", "noise"), Known("attention_forms", "noise")))
+    first, second = verify(["softmax_laws"])
+    (judged,) = first.judged
+    assert judged.broken
+    assert "Did you mean 'attention_forms'" in judged.reason
+    assert not any(each.broken for each in second.judged)
+
+
+def test_the_suite_claims_what_the_laws_say() -> None:
+    """Every law that a built-in model can be put to by name is claimed of one."""
+    suite = find_suite("laws")
+    claimed = {claim.probe.name for claim in suite.claims if claim.probe}
+    assert claimed == {entry.spec.name for entry in default_registry().all("probe") if "_laws" in entry.spec.name}
+    for claim in suite.claims:
+        asked = [each for each in suite.experiments if claim.model in each.models and claim.probe in each.probes]
+        assert asked, claim.text

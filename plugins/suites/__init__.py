@@ -27,3 +27,8 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",
     )
+    yield SuiteSpec(
+        "laws",
+        "harness_plugins.suites:laws.toml",
+        "what must be so to rounding: attention, softmax, positions, layer norms, recurrent states, entropy, counts",
+    )

@@ -74,7 +74,7 @@ def _in_weights(case: Case, weights: Tensor) -> tuple[float, float]:
     for step in (STEP, -2 * STEP, STEP):  # there, to the other side, and back
         with torch.no_grad():
             for parameter, direction in zip(parameters, directions, strict=True):
-                parameter += step * direction
+                parameter.add_(step * direction)
         sums.append((case.run(case.tokens) * weights).sum().item())
     return analytic, (sums[0] - sums[1]) / (2 * STEP)
 
