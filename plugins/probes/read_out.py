@@ -43,7 +43,8 @@ def discriminant(
     means = known.new_zeros(len(classes), known.shape[1]).index_add(0, place, known) / counts[:, None]
     weights = torch.linalg.solve(shrunk(known - means[place]), means.T)
     bias = (counts / counts.sum()).log() - 0.5 * (means.T * weights).sum(0)
-    return classes[(asked @ weights + bias).argmax(1)]
+    found: Tensor = classes[(asked @ weights + bias).argmax(1)]
+    return found
 
 
 def shrunk(residuals: Float[Tensor, "batch width"]) -> Float[Tensor, "width width"]:

@@ -144,7 +144,8 @@ def read(batch: Batch, answers: Int[Tensor, " batch"], looked: Looked, generator
     def right(states: Tensor, given: Tensor = labels) -> Tensor:
         if int(counts.min()) < 2:
             return torch.full((len(rows),), math.nan, dtype=torch.float64)
-        return (cross_predicted(states[rows].double().cpu(), given, half) == labels).double()
+        hits: Tensor = cross_predicted(states[rows].double().cpu(), given, half) == labels
+        return hits.double()
 
     parts = {name: right(states) for name, states in _parts(looked).items()}
     whole = next(iter(parts.values()))
@@ -168,7 +169,8 @@ def distinct(batch: Batch) -> Int[Tensor, " sequences"]:
     _, which = sequences.unique(dim=0, return_inverse=True)
     rows = torch.arange(len(batch), device=query.device)
     first = torch.full((int(which.max()) + 1,), len(batch), device=query.device)
-    return first.scatter_reduce(0, which, rows, "amin")
+    found: Tensor = first.scatter_reduce(0, which, rows, "amin")
+    return found
 
 
 def _parts(looked: Looked) -> Carried:

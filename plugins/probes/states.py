@@ -178,7 +178,8 @@ def _exchanged(
     tokens = piece.tokens.repeat(len(swaps), *[1] * (piece.tokens.ndim - 1))
     with torch.inference_mode(), replaced(subject.model, given, after=cue.repeat(len(swaps))):
         outputs: Tensor = subject.model(tokens)
-    return outputs.split(len(piece))
+    each: tuple[Tensor, ...] = outputs.split(len(piece))
+    return each
 
 
 def _proven(
