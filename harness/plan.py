@@ -322,8 +322,8 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "needs", "partial"),
-        *("probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
+        *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "laws", "needs"),
+        *("partial", "probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
         *("training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))

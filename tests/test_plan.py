@@ -75,7 +75,7 @@ def test_ids_follow_every_core_file_that_decides_numbers() -> None:
     files = {path.relative_to(core).as_posix(): path.read_text(encoding="utf-8") for path in core.rglob("*.py")}
     checks = {name for name in files if name.startswith("testing/")}
     computing = {name for name, text in files.items() if re.search(r"^ *(import|from) torch\b", text, re.M)} - checks
-    only_tells = {"devices.py", "executors/processes.py", "preflight.py", "provenance.py"}
+    only_tells = {"devices.py", "executors/processes.py", "preflight.py", "provenance.py", "verifying.py"}
     assert computing - covered == only_tells
     rest = {"needs.py", "probing.py", "settings.py", "statistics.py", "traces.py", "training_settings.py"}
     fronts = {f"{folder}/__init__.py" for folder in ("attention", "ledger", "recurrence")}
