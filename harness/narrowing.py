@@ -8,8 +8,7 @@ from pydantic_core import from_json
 
 from harness.errors import RequestError, did_you_mean
 from harness.suites import Suite, parse_request
-
-KINDS = ("model", "task", "probe")
+from harness.vocabulary import CROSSED
 
 MOST_LABELS = 50
 """Of more, a message names the plugins only, without their arguments."""
@@ -25,10 +24,10 @@ class Narrowing:
     """
 
     def __init__(self, words: Mapping[str, Sequence[str]], suite: Suite | None) -> None:
-        self.words = {kind: tuple(words[kind]) for kind in KINDS if words.get(kind)}
+        self.words = {kind: tuple(words[kind]) for kind in CROSSED if words.get(kind)}
         self.known: dict[str, set[str]] = {kind: set() for kind in self.words}
         """All labels that were seen."""
-        self.aliases: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        self.aliases: dict[str, set[str]] = {kind: set() for kind in CROSSED}
         self.fitting = {kind: set(each) for kind, each in self.words.items()}
         """Names and labels of what may be wanted: of what an alias stands for, all configurations."""
         for kind in self.words if suite else ():

@@ -18,12 +18,10 @@ from harness.sources import canonical, code_digest, content_hash, read_anew
 from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments
 from harness.targets import find_entry, load_definition
 from harness.training_settings import merge_training
-from harness.vocabulary import STAGES, Stage
+from harness.vocabulary import CROSSED, STAGES, Stage
 
 MOST_CELLS = 1_000_000
 """Of one plan: planning so many takes minutes."""
-
-CROSSED = ("model", "task", "probe")
 
 
 @dataclass(frozen=True)

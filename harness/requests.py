@@ -16,6 +16,7 @@ from harness.sources import content_hash
 from harness.suite_files import explain, load_suite
 from harness.suites import Request, Suite
 from harness.targets import give
+from harness.vocabulary import CROSSED
 
 One = str | Request | dict[str, Any] | Callable[..., Any]
 """A plugin as text, as a table (a dictionary with a `name`), or itself: a class or function, or a `functools.partial`
@@ -137,7 +138,7 @@ def find_suite(name: str) -> Suite:
         entry = registry.find("suite", name)
     except RequestError as error:
         plugin = name.partition(":")[0]
-        kinds = [kind for kind in ("model", "task", "probe") if plugin in (e.spec.name for e in registry.all(kind))]
+        kinds = [kind for kind in CROSSED if plugin in (e.spec.name for e in registry.all(kind))]
         hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds)
         raise RequestError(f"{error}{''.join(hints)}") from None
     package, _, file = entry.spec.target.partition(":")

@@ -20,7 +20,7 @@ from harness.seeds import Identity, identity
 from harness.sharding import missing_parts
 from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Selection, Suite
-from harness.vocabulary import STAGES, Format
+from harness.vocabulary import CROSSED, STAGES, Format
 
 if TYPE_CHECKING:
     from harness.charts.drawing import Drawings
@@ -69,9 +69,7 @@ class Results:
         fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
         values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
         short: dict[str, dict[Identity, str]] = {
-            kind: short_labels(getattr(record, kind) for record in whole)
-            for kind in ("model", "task", "probe")
-            if kind in values
+            kind: short_labels(getattr(record, kind) for record in whole) for kind in CROSSED if kind in values
         }
         for name, value in ((name, value) for name, several in values.items() for value in several):
             known = fixed.get(name) or sorted({each for record in whole for each in _said(record, name, short)})
@@ -212,7 +210,7 @@ def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]
         return aliases[key]
 
     def renamed(record: Record) -> Record:
-        uses = {kind: getattr(record, kind) for kind in ("model", "task", "probe")}
+        uses = {kind: getattr(record, kind) for kind in CROSSED}
         names = {kind: (use, alias(kind, use)) for kind, use in uses.items()}
         new = {kind: use.model_copy(update={"alias": name}) for kind, (use, name) in names.items() if use.alias != name}
         return record.model_copy(update=new) if new else record

@@ -23,6 +23,7 @@ from harness.schema import PluginUse
 from harness.sources import text_of
 from harness.specs import KINDS
 from harness.traces import imported
+from harness.vocabulary import CROSSED
 
 MOST_NAMES = 12
 """So many names of what a module has are shown."""
@@ -63,7 +64,7 @@ def _other_writing(registry: Registry, kind: str, name: str) -> str:
     known = {entry.spec.name for entry in registry.all(kind)}
     if len(names := [part.strip() for part in name.split(",")]) > 1:
         return "; for several, repeat the option: " + " ".join(f"--{kind} {each}" for each in names if each)
-    others = [each for each in ("model", "task", "probe") if name in {e.spec.name for e in registry.all(each)}]
+    others = [each for each in CROSSED if name in {e.spec.name for e in registry.all(each)}]
     if others:
         return "".join(f"; there is a {each} of that name: --{each} {name}" for each in others)
     if place in known:

@@ -9,6 +9,9 @@ STAGES: tuple[Stage, ...] = get_args(Stage)
 SEEDS_ALIKE = "weights do not depend on the seed"
 """Part of the warning that a model's seeds are no repetitions; reports and claims then count them as one."""
 
+CROSSED = ("model", "task", "probe")
+"""The kinds of plugins that a suite crosses; every record names one of each."""
+
 Format = Literal["text", "markdown", "latex", "csv", "json"]
 """How a report is written: the first three for people, the others for programs."""
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -6,12 +6,11 @@ from pathlib import Path
 import click
 
 from harness.cli.common import say
-
-AUTHORED = ("model", "task", "probe")
+from harness.vocabulary import CROSSED
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(AUTHORED))
+@click.argument("kind", type=click.Choice(CROSSED))
 @click.argument("name")
 @click.option(
     "--into", type=click.Path(path_type=Path), default=Path(), help="Folder for the package  [default: this one]."
@@ -35,7 +34,7 @@ def new(kind: str, name: str, into: Path) -> None:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--kind", type=click.Choice(AUTHORED), help="Only this kind, where a name is used by several.")
+@click.option("--kind", type=click.Choice(CROSSED), help="Only this kind, where a name is used by several.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what passed, too.")
 @click.option(
     "--timeout", type=float, metavar="SECONDS", default=3600, show_default=True, help="What one check may take."

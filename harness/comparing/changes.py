@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from harness.comparing.pairing import KINDS, Pair
+from harness.comparing.pairing import Pair
 from harness.report.conditions import conditions, written
 from harness.schema import PluginUse, Provenance, Record
+from harness.vocabulary import CROSSED
 
 DIGITS = 8
 """Of a digest or revision, as people tell them apart."""
@@ -33,7 +34,7 @@ def changes(pairs: Sequence[Pair]) -> list[Change]:
     """All that differs between the records of cells that are in both runs: plugins, settings, surroundings."""
     records = [(pair, pair.a[seed], pair.b[seed]) for pair in pairs for seed in pair.seeds]
     found: list[Change] = []
-    for kind in KINDS:
+    for kind in CROSSED:
         uses: dict[str, list[tuple[Record, Record]]] = {}
         for pair, a, b in records:
             uses.setdefault(getattr(pair.cell, kind), []).append((a, b))

@@ -9,7 +9,7 @@ from textwrap import shorten
 
 from harness.comparing.comparison import Comparison, counts
 from harness.comparing.differences import RARE, TRAINING, Difference, Verdict, headlines, luck
-from harness.comparing.pairing import KINDS, Cell, Lone, Side
+from harness.comparing.pairing import Cell, Lone, Side
 from harness.measurements import Curve, Matrix
 from harness.report.blocks import LONGEST_REASON
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, drawn, in_ascii, in_safety
@@ -18,6 +18,7 @@ from harness.report.layout import Column
 from harness.report.numbers import count, number
 from harness.seeds import FEW_SEEDS, name_seeds
 from harness.statistics import MARGIN
+from harness.vocabulary import CROSSED
 
 WORDS: dict[Verdict, str] = {
     "better": "better",
@@ -295,7 +296,7 @@ def _outcomes(comparison: Comparison) -> list[str]:
 def _alone(comparison: Comparison) -> list[str]:
     """What one run has and the other lacks: plugins once, with how many cells; else cell by cell."""
     items = [f"only in {run}: {text}" for run, lone in _sides(comparison) for text in _lone(lone)]
-    if any(each.lacks in KINDS for _, lone in _sides(comparison) for each in lone) and all(
+    if any(each.lacks in CROSSED for _, lone in _sides(comparison) for each in lone) and all(
         lone for _, lone in _sides(comparison)
     ):
         items.append("if a name has changed, say which is which: --pair OLD=NEW")
@@ -307,7 +308,7 @@ def _sides(comparison: Comparison) -> tuple[tuple[str, list[Lone]], tuple[str, l
 
 
 def _lone(lone: Sequence[Lone]) -> Iterator[str]:
-    plugins = Counter((each.lacks, getattr(each.cell, each.lacks)) for each in lone if each.lacks in KINDS)
+    plugins = Counter((each.lacks, getattr(each.cell, each.lacks)) for each in lone if each.lacks in CROSSED)
     for (kind, called), n in plugins.items():
         yield f"{kind} {called} ({count(n, 'cell')})"
     yield from (each.cell.called for each in lone if each.lacks == "cell")

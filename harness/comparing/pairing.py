@@ -15,9 +15,8 @@ from harness.schema import PluginUse, Record
 from harness.seeds import Identity, current, identity
 from harness.sources import canonical
 from harness.suites import Request, Suite, format_arguments
-from harness.vocabulary import Stage
+from harness.vocabulary import CROSSED, Stage
 
-KINDS = ("model", "task", "probe")
 """Of plugins that make a cell."""
 
 
@@ -40,12 +39,12 @@ class Side:
     @cached_property
     def labels(self) -> dict[str, dict[Identity, str]]:
         """What reports of the run call its plugins, by kind, in the order of reports."""
-        return {kind: names(self.records, kind, self.suite) for kind in KINDS}
+        return {kind: names(self.records, kind, self.suite) for kind in CROSSED}
 
     @cached_property
     def uses(self) -> dict[str, dict[Identity, PluginUse]]:
         """A use of each plugin, by kind."""
-        return {kind: {identity(use): use for use in (getattr(r, kind) for r in self.records)} for kind in KINDS}
+        return {kind: {identity(use): use for use in (getattr(r, kind) for r in self.records)} for kind in CROSSED}
 
     def listed(self, kind: str) -> str:
         """The plugins of a kind, as a message lists them."""
@@ -121,7 +120,7 @@ def pair_runs(a: Side, b: Side, same: Iterable[tuple[str, str]] = ()) -> Pairing
         RequestError: a run has no such plugin.
     """
     asked = _asked(a, b, same)
-    found = {kind: _paired(a.uses[kind], b.uses[kind], asked[kind]) for kind in KINDS}
+    found = {kind: _paired(a.uses[kind], b.uses[kind], asked[kind]) for kind in CROSSED}
     cells_a, cells_b = _cells(a), _cells(b)
     pairs: list[Pair] = []
     only_a: list[Lone] = []
@@ -130,7 +129,7 @@ def pair_runs(a: Side, b: Side, same: Iterable[tuple[str, str]] = ()) -> Pairing
     for key, ways in cells_a.items():
         other = _translated(key, found)
         if other is None or other not in cells_b:
-            only_a += _alone(a, key, ways, _lacking(key, {kind: set(found[kind]) for kind in KINDS}))
+            only_a += _alone(a, key, ways, _lacking(key, {kind: set(found[kind]) for kind in CROSSED}))
             continue
         taken.add(other)
         for way, (mine, theirs) in _ways(ways, cells_b[other]).items():
@@ -140,7 +139,7 @@ def pair_runs(a: Side, b: Side, same: Iterable[tuple[str, str]] = ()) -> Pairing
             for records, lone, rest in ((mine, only_a, theirs), (theirs, only_b, mine)):
                 if seeds := tuple(sorted(records.keys() - rest.keys())):
                     lone.append(Lone(cell, seeds, "seeds" if rest else "cell"))
-    known_b = {kind: set(found[kind].values()) for kind in KINDS}
+    known_b = {kind: set(found[kind].values()) for kind in CROSSED}
     for key, ways in cells_b.items():
         if key not in taken:
             only_b += _alone(b, key, ways, _lacking(key, known_b))
@@ -161,7 +160,7 @@ def _cells(side: Side) -> dict[_Key, _Ways]:
         key = (identity(record.model), identity(record.task), identity(record.probe), record.stage)
         way = (record.training, record.examples, record.device)
         found.setdefault(key, {}).setdefault(way, {})[record.seed] = record
-    rank = {kind: {each: index for index, each in enumerate(side.labels[kind])} for kind in KINDS}
+    rank = {kind: {each: index for index, each in enumerate(side.labels[kind])} for kind in CROSSED}
     stages = list(IN_WORDS)
 
     def order(key: _Key) -> tuple[int, ...]:
@@ -215,7 +214,7 @@ def _translated(key: _Key, found: Mapping[str, Mapping[Identity, Identity]]) -> 
 
 def _lacking(key: _Key, known: Mapping[str, set[Identity]]) -> str:
     """The first of the plugins of a cell that the other run lacks; `cell` if it has all of them."""
-    return next((kind for kind, own in zip(KINDS, key[:3], strict=True) if own not in known[kind]), "cell")
+    return next((kind for kind, own in zip(CROSSED, key[:3], strict=True) if own not in known[kind]), "cell")
 
 
 def _alone(side: Side, key: _Key, ways: _Ways, lacks: str) -> Iterator[Lone]:
@@ -233,7 +232,7 @@ def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> Cell:
             mine, theirs = full_labels([whole[0]])[own], full_labels([whole[1]])[its]
         return mine if mine == theirs else f"{mine} -> {theirs}"
 
-    model, task, probe = (called(*each) for each in zip(KINDS, key[:3], other[:3], strict=True))
+    model, task, probe = (called(*each) for each in zip(CROSSED, key[:3], other[:3], strict=True))
     return Cell(model, task, probe, key[3], way)
 
 
@@ -260,7 +259,7 @@ def split(words: str, a: Side, b: Side) -> tuple[str, str]:
     if not places:
         raise RequestError(f"cannot read the pair {words!r}: write OLD=NEW, for example lstm=./my.py:LSTM")
     parts = [(words[:at].strip(), words[at + 1 :].strip()) for at in places]
-    known = [(old, new) for old, new in parts for kind in KINDS if _meant(a, kind, old) and _meant(b, kind, new)]
+    known = [(old, new) for old, new in parts for kind in CROSSED if _meant(a, kind, old) and _meant(b, kind, new)]
     return (known or parts)[0]
 
 
@@ -270,10 +269,10 @@ def _asked(a: Side, b: Side, same: Iterable[tuple[str, str]]) -> dict[str, dict[
     Raises:
         RequestError: a run has no such plugin, several are meant, or one is given twice.
     """
-    found: dict[str, dict[Identity, Identity]] = {kind: {} for kind in KINDS}
+    found: dict[str, dict[Identity, Identity]] = {kind: {} for kind in CROSSED}
     for old, new in same:
-        meant = {kind: (_meant(a, kind, old), _meant(b, kind, new)) for kind in KINDS}
-        kinds = [kind for kind in KINDS if meant[kind][0] and meant[kind][1]]
+        meant = {kind: (_meant(a, kind, old), _meant(b, kind, new)) for kind in CROSSED}
+        kinds = [kind for kind in CROSSED if meant[kind][0] and meant[kind][1]]
         if not kinds:
             for side, which, word in ((a, 0, old), (b, 1, new)):
                 if not any(each[which] for each in meant.values()):
@@ -315,7 +314,7 @@ def _request(word: str) -> Request:
 
 
 def _nothing_called(side: Side, word: str) -> RequestError:
-    known = [label for kind in KINDS for label in side.labels[kind].values()]
+    known = [label for kind in CROSSED for label in side.labels[kind].values()]
     return RequestError(
         f"the run {str(side.out)!r} has nothing called {word!r}.{did_you_mean(word, known)} Its models: "
         f"{side.listed('model')}; tasks: {side.listed('task')}; probes: {side.listed('probe')}."

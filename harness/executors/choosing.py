@@ -12,6 +12,7 @@ from harness.executors import Executor, Limits
 from harness.registry import Registry, describe, plugin_error
 from harness.suites import Request, Suite
 from harness.targets import find_entry, load_definition, only_here
+from harness.vocabulary import CROSSED
 
 DEFAULT = "processes"
 """Where trials run, if nobody says."""
@@ -106,5 +107,5 @@ def _request(text: str) -> Request:
 
 def _given(suite: Suite) -> str:
     """The name of code that only this process has, or ""."""
-    named = ((kind, each.name) for kind in ("model", "task", "probe") for each in suite.requests(kind))
+    named = ((kind, each.name) for kind in CROSSED for each in suite.requests(kind))
     return next((name for kind, name in named if only_here(kind, name)), "")

@@ -19,8 +19,6 @@ PATIENCE = 600.0
 COLD = 30.0
 """Seconds that an import may take in any case: the first one reads much from a disk, and the next ones do not."""
 
-KINDS = ("model", "task", "probe")
-
 
 def plan_for(
     executor: Executor,

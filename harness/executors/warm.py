@@ -27,6 +27,7 @@ from harness.provenance import provenance
 from harness.registry import build_registry
 from harness.sources import source_digest
 from harness.targets import load_definition
+from harness.vocabulary import CROSSED
 
 OURS = "sequence-harness"
 """The distribution with the built-in plugins."""
@@ -45,7 +46,7 @@ def _import_built_in() -> None:
     """Their modules, and the digests of what was imported: from here on an edit is noticed."""
     points = [point for point in metadata.entry_points(group="harness") if point.dist and point.dist.name == OURS]
     registry = build_registry(points)
-    for kind in ("model", "task", "probe"):
+    for kind in CROSSED:
         for entry in registry.all(kind):
             with contextlib.suppress(HarnessError):  # whoever asks for it is told
                 definition = load_definition(entry)

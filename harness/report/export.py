@@ -12,6 +12,7 @@ from harness.registry import describe
 from harness.safe import spreadsheet
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, current, identity
+from harness.vocabulary import CROSSED
 
 COLUMNS = (
     "model",
@@ -64,7 +65,7 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> Iterator[dict[str, Any]]:
     """`rows`, one at a time, with texts as they are to be written."""
     kept, _ = current(records)
-    called = {kind: _names(getattr(record, kind) for record in kept) for kind in ("model", "task", "probe")}
+    called = {kind: _names(getattr(record, kind) for record in kept) for kind in CROSSED}
     for record in kept:
         own = {kind: found[identity(getattr(record, kind))] for kind, found in called.items()}
         cell = dict.fromkeys(COLUMNS) | own | {"stage": record.stage, "seed": record.seed, "status": record.status}

@@ -13,6 +13,7 @@ from harness.report.conditions import SETTINGS, conditions, differing, settings,
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
+from harness.vocabulary import CROSSED
 
 M = TypeVar("M", bound=Measured)
 
@@ -102,7 +103,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
 
     The records must be `current`: two of one cell would be counted as two seeds.
     """
-    models, tasks, probes = (names(records, kind, suite) for kind in ("model", "task", "probe"))
+    models, tasks, probes = (names(records, kind, suite) for kind in CROSSED)
     cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Settings, list[Record]]]] = {}
     for record in records:
         cell = cells.setdefault((identity(record.probe), identity(record.task), record.stage), {})
@@ -166,7 +167,7 @@ def spelled_out(records: Iterable[Record]) -> dict[str, str]:
     """What a user would type for each model, task and probe whose label is shorter, by that."""
     records = list(records)
     found: dict[str, str] = {}
-    for kind in ("model", "task", "probe"):
+    for kind in CROSSED:
         uses = [getattr(record, kind) for record in records]
         full = full_labels(uses)
         found |= {label: full[key] for key, label in short_labels(uses).items() if label != full[key]}
