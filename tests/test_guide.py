@@ -40,7 +40,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     assert "model lab-net: 18 passed" in existing
     assert "accuracy on recall" in existing
     assert "probe ./inside.py:inside: 10 passed" in inside
-    assert "./inside.py:inside on recall, after training" in inside
+    assert "inside on recall, after training" in inside
     assert all(f"{what}: " in checked for what in ("model lstm", "model gpt:position=rope", "task recall"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("runs/*/records/*.json")]
     assert {record["status"] for record in records} == {"ok"}
