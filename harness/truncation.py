@@ -1,4 +1,5 @@
-"""Back-propagation through time through at most so many steps, in any model that keeps its state in `nn.RNNBase`.
+"""Back-propagation through time through at most so many steps, in any model that keeps its state in
+`nn.RNNBase`, or offers it.
 
 The sequence is computed in chunks of n steps. States go on from one chunk to the next without their history, so that
 outputs are what they were and the gradient to an earlier chunk is exactly 0 (R. J. Williams and J. Peng, "An efficient
@@ -8,6 +9,7 @@ gradient-based algorithm for on-line training of recurrent network trajectories"
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from harness.contracts import Batch, Skip
 from harness.errors import PluginError
 from harness.gradients import InputGradients
+from harness.recurrence import recurrent_modules
 
 State = Tensor | tuple[Tensor, ...] | None
 """Of all layers of an `nn.RNNBase` after a step; of an LSTM states and cells; None for zeros."""
@@ -24,7 +27,8 @@ State = Tensor | tuple[Tensor, ...] | None
 class Truncated:
     """A model as it is trained with truncated back-propagation. Called like the model itself, which stays as it is.
 
-    Every `nn.RNN`, `nn.LSTM` and `nn.GRU` in it runs chunk by chunk wherever gradients are recorded.
+    Wherever gradients are recorded, every `nn.RNN`, `nn.LSTM` and `nn.GRU` in it runs chunk by chunk, and every module
+    that offers its state (`OffersState`) step by step.
 
     Args:
         model: any model.
@@ -39,11 +43,17 @@ class Truncated:
     def __init__(self, model: nn.Module, steps: int, batches: Sequence[Batch]) -> None:
         self.model = model
         self.steps = steps
-        self.recurrent = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+        self.recurrent = [
+            module for module in recurrent_modules(model).values() if not isinstance(module, nn.RNNCellBase)
+        ]
         if not self.recurrent:
-            raise self._refused("it has no nn.RNN, nn.LSTM or nn.GRU whose back-propagation could end early")
-        if any(module.bidirectional for module in self.recurrent):
+            raise self._refused(
+                "it has no nn.RNN, nn.LSTM or nn.GRU, and offers no state, whose back-propagation could end early"
+            )
+        if any(getattr(module, "bidirectional", False) for module in self.recurrent):
             raise self._refused("it is bidirectional, and what reads from the end has no earlier chunk to start from")
+        if model in self.recurrent:
+            return  # from one step to the next there is nothing but the state
         was_training = model.training
         model.eval()
         try:
@@ -79,7 +89,8 @@ class Truncated:
         if before := along[:, :begins].abs().amax((0, 2)).nonzero().flatten().tolist():
             raise self._refused(
                 f"gradient of output {time} gets to input {before[0] + 1}, past the end of a chunk at {begins}, by "
-                "something other than nn.RNN, nn.LSTM and nn.GRU (attention, a convolution, a state kept by hand)"
+                "something other than nn.RNN, nn.LSTM, nn.GRU and a state that is offered (attention, a convolution, a "
+                "state kept by hand)"
             )
 
     def _refused(self, why: str) -> PluginError:
@@ -91,7 +102,8 @@ class Truncated:
         """While active, the recurrent modules run chunk by chunk."""
         before = [vars(module).get("forward") for module in self.recurrent]
         for module in self.recurrent:
-            vars(module)["forward"] = partial(self._chunk_by_chunk, module, module.forward, steps)
+            run: Callable[..., Any] = self._chunk_by_chunk if isinstance(module, nn.RNNBase) else _step_by_step
+            vars(module)["forward"] = partial(run, module, module.forward, steps)
         try:
             yield
         finally:
@@ -122,7 +134,20 @@ class Truncated:
         return torch.cat(outputs, time), hx
 
 
-def _without_history(state: State) -> State:
-    if isinstance(state, tuple):
-        return tuple(each.detach() for each in state)
-    return None if state is None else state.detach()
+def _step_by_step(module: Any, whole: Callable[..., Tensor], steps: int, inputs: Tensor) -> Tensor:
+    """What `whole`, the `forward` of a module that offers its state, gives for the whole input."""
+    if not torch.is_grad_enabled():
+        return whole(inputs)
+    state, outputs = module.initial_state(len(inputs)), []
+    for index, x in enumerate(inputs.unbind(1)):
+        output, state, _ = module.step(x, _without_history(state) if index and index % steps == 0 else state)
+        outputs.append(output)
+    return torch.stack(outputs, 1)
+
+
+def _without_history(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach()
+    if isinstance(state, dict):
+        return {name: _without_history(each) for name, each in state.items()}
+    return type(state)(map(_without_history, state)) if isinstance(state, list | tuple) else state

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import harness
-from harness.contracts import Batch
+from harness.contracts import Batch, Interface
 from harness.errors import PluginError
 from harness.gradients import InputGradients
 from harness.schema import Training
@@ -49,7 +49,38 @@ class Read(nn.Module):
         return outputs
 
 
+class Offers(nn.Module):
+    """Shows its state itself, which is a tuple in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.read, self.head = nn.Linear(9, 5), nn.Linear(5, 4)
+        self.double()
+
+    def initial_state(self, batch_size: int) -> Any:
+        return {"hidden": (torch.zeros(batch_size, 5, dtype=torch.float64),)}
+
+    def step(self, x: Tensor, state: Any) -> Any:
+        hidden = self.read(torch.cat([x, *state["hidden"]], 1)).tanh()
+        return self.head(hidden), {"hidden": (hidden,)}, {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, outputs = self.initial_state(len(x)), []
+        for each in x.unbind(1):
+            output, state, _ = self.step(each, state)
+            outputs.append(output)
+        return torch.stack(outputs, 1)
+
+
+def peephole() -> nn.Module:
+    torch.manual_seed(0)
+    return LSTM(4, hidden=5, layers=2, peephole=True, interface=Interface(4, 4, "vectors", "numbers")).double()
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
+    "offers its state": Offers,
+    "a layer that does": peephole,
     "rnn": lambda: Read(nn.RNN, batch_first=True),
     "lstm": lambda: Read(nn.LSTM, batch_first=True, num_layers=2),
     "gru": lambda: Read(nn.GRU, batch_first=True),
