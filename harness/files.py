@@ -26,7 +26,7 @@ HOST = hashlib.sha256(platform.node().encode("utf-8", "replace")).hexdigest()[:8
 """This machine, in temporary names: locks may not reach across a network."""
 
 
-def read_file(path: Path) -> bytes:
+def read_file(path: Path | str) -> bytes:
     """The content of a file.
 
     Raises:

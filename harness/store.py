@@ -137,14 +137,14 @@ class RunDirectory:
         Raises:
             RequestError: a later version of the harness wrote it, and to measure the cell again would overwrite that.
         """
-        path = self.records / f"{cell_id}.json"
+        path = f"{self.records}/{cell_id}.json"  # no Path: there may be very many
         for read in (partial(read_file, path), partial(self.packed.read, cell_id)):
             try:
                 if (content := read()) is not None:
                     return _checked(content, cell_id)
             except _NewerError as error:
                 raise RequestError(
-                    f"{_newer(f'the record {str(path)!r} was', error)}, choose another directory (--out, or out= in "
+                    f"{_newer(f'the record {path!r} was', error)}, choose another directory (--out, or out= in "
                     "Python), or measure it anew (--fresh, or fresh=True)"
                 ) from None
             except (OSError, ValueError, DamagedError):
@@ -156,7 +156,7 @@ class RunDirectory:
         packed: list[str] = []
         with suppress(DamagedError):
             packed = self.packed.ids()
-        return {*packed, *(path.stem for path in self._record_files())}
+        return {*packed, *(name.removesuffix(".json") for name in self._record_names())}
 
     def read_records(
         self, tell: Callable[[str], None] = _refuse, narrowing: Narrowing | None = None
@@ -211,7 +211,8 @@ class RunDirectory:
             tell(" ".join(damaged))
 
     def _loose(self) -> Iterator[tuple[str, str, Path | bytes]]:
-        return ((path.stem, str(path), path) for path in self._record_files())
+        found = sorted(self._record_names(), key=lambda name: name.removesuffix(".json"))
+        return ((name.removesuffix(".json"), str(path := self.records / name), path) for name in found)
 
     def _packed(
         self, damaged: list[str], narrowing: Narrowing | None = None
@@ -225,12 +226,11 @@ class RunDirectory:
                 "again (harness merge --pack); or delete the file, and the same command measures what is missing."
             )
 
-    def _record_files(self) -> list[Path]:
+    def _record_names(self) -> list[str]:
         if not self.records.is_dir():
             return []
         with os.scandir(self.records) as entries:
-            names = [entry.name for entry in entries if re.fullmatch(r"[^.].*\.json", entry.name, re.DOTALL)]
-        return [self.records / name for name in sorted(names, key=lambda name: name.removesuffix(".json"))]
+            return [entry.name for entry in entries if re.fullmatch(r"[^.].*\.json", entry.name, re.DOTALL)]
 
     def pack(self, records: Iterable[Record]) -> None:
         """Put records into the one file, beside those that are there, instead of files of their own.
@@ -241,7 +241,7 @@ class RunDirectory:
         with replaced(self.packed.path) as temporary:
             self.packed.add(records, temporary)
         packed = set(self.packed.ids())
-        for path in self._record_files():
+        for path in [self.records / name for name in self._record_names()]:
             if path.stem in packed:
                 path.unlink()
 
