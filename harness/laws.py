@@ -15,7 +15,7 @@ apart. Its docstring begins with the law in one sentence, which is what reports 
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -131,10 +131,16 @@ class Case:
         if not found.numel():
             raise Skip("there is nothing to compare")
         if tolerance is None:
-            tolerance = self.rounding * max(1.0, wanted.abs().max().item())
+            sizes = wanted[wanted.isfinite()].abs()
+            tolerance = self.rounding * max(1.0, sizes.max().item() if len(sizes) else 1.0)
         distance = torch.where(found == wanted, 0.0, (found - wanted).abs()).nan_to_num(math.inf).flatten()
         worst = int(distance.argmax())
         return Answer(found.flatten()[worst].item(), wanted.flatten()[worst].item(), tolerance)
+
+
+def worst(answers: Iterable[Answer]) -> Answer:
+    """The one that is farthest off; what is no number is farther than any."""
+    return max(answers, key=lambda answer: math.inf if math.isnan(answer.error) else answer.error)
 
 
 Law = Callable[[Case], Answer]

@@ -255,8 +255,9 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
     except RequestError as error:
         unreadable = f"{error}."
     narrowing = Narrowing(words, suite) if any(words.values()) else None
-    with uncollected():
-        records = list(store.read_records(tell, narrowing))
+    records, unseen = _read(store, narrowing)
+    for message in unseen:
+        tell(message)
     if unreadable:
         tell(unreadable)
     if aside := store.suites_set_aside():
@@ -271,8 +272,15 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
     try:
         narrowing.check()
     except RequestError:
-        return _as_in_tables(replace(results, records=called(store.read_records(tell), suite)), narrowing)
+        return _as_in_tables(replace(results, records=called(_read(store)[0], suite)), narrowing)
     return _narrowed(results, narrowing.words, {})
+
+
+def _read(store: RunDirectory, narrowing: Narrowing | None = None) -> tuple[list[Record], list[str]]:
+    """Records, and what is to be told of those that cannot be read."""
+    said: list[str] = []
+    with uncollected():
+        return list(store.read_records(said.append, narrowing)), said
 
 
 def _as_in_tables(whole: Results, narrowing: Narrowing) -> Results:

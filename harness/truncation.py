@@ -6,7 +6,7 @@ outputs are what they were and the gradient to an earlier chunk is exactly 0 (R.
 gradient-based algorithm for on-line training of recurrent network trajectories", Neural Computation 2, 1990).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from harness.contracts import Batch, Skip
-from harness.errors import PluginError
+from harness.contracts import Batch, OffersState, Skip
+from harness.errors import PluginError, RequestError
 from harness.gradients import InputGradients
-from harness.recurrence import recurrent_modules
+from harness.recurrence import recurrent_modules, states_of
 
 State = Tensor | tuple[Tensor, ...] | None
 """Of all layers of an `nn.RNNBase` after a step; of an LSTM states and cells; None for zeros."""
@@ -52,12 +52,14 @@ class Truncated:
             )
         if any(getattr(module, "bidirectional", False) for module in self.recurrent):
             raise self._refused("it is bidirectional, and what reads from the end has no earlier chunk to start from")
-        if model in self.recurrent:
-            return  # from one step to the next there is nothing but the state
+        longest = max(batches, key=lambda batch: batch.tokens.shape[1])
         was_training = model.training
         model.eval()
         try:
-            self._try(max(batches, key=lambda batch: batch.tokens.shape[1]))
+            if any(isinstance(module, OffersState) for module in self.recurrent):
+                self._agrees(longest)
+            if model not in self.recurrent:  # where it is, there is nothing but the state from one step to the next
+                self._try(longest)
         finally:
             model.train(was_training)
 
@@ -70,6 +72,13 @@ class Truncated:
     def in_chunks(self) -> AbstractContextManager[None]:
         """While active, the model itself computes as it does in training: chunk by chunk."""
         return self._in_chunks(self.steps)
+
+    def _agrees(self, batch: Batch) -> None:
+        """Hold steps against one pass: training computes the one, and whoever measures the other."""
+        try:
+            states_of(self.model, batch.tokens)
+        except RequestError as error:
+            raise self._refused(str(error)) from error
 
     def _try(self, batch: Batch) -> None:
         """Look whether any gradient gets past the end of a chunk; in a sequence of one chunk, of a shorter one."""
@@ -148,6 +157,9 @@ def _step_by_step(module: Any, whole: Callable[..., Tensor], steps: int, inputs:
 def _without_history(state: Any) -> Any:
     if isinstance(state, Tensor):
         return state.detach()
-    if isinstance(state, dict):
+    if isinstance(state, Mapping):
         return {name: _without_history(each) for name, each in state.items()}
-    return type(state)(map(_without_history, state)) if isinstance(state, list | tuple) else state
+    if isinstance(state, list | tuple):
+        found = [_without_history(each) for each in state]
+        return type(state)(*found) if hasattr(state, "_fields") else type(state)(found)
+    return state

@@ -5,6 +5,7 @@ import json
 import click
 
 from harness.cli.common import counted, say, terminal_width
+from harness.errors import RequestError
 
 
 @click.command()
@@ -34,6 +35,10 @@ def verify(context: click.Context, names: tuple[str, ...], device: str, form: st
         if form == "text":
             say(write([in_safety(block) for block in blocks(each)], form, terminal_width()))
     judged = [law for each in found for law in each.judged if law.answer]
+    if not judged:
+        raise RequestError(
+            "no law was put to any model: each was skipped, or no probe of laws loads (harness list says which are broken)"
+        )
     broken = sum(law.broken for law in judged)
     if form == "json":
         click.echo(json.dumps([as_dict(each) for each in found], indent=1))

@@ -141,7 +141,8 @@ class Difference:
         most = max(up, down)
         agree = most == len(self.seeds) or luck(most, len(self.seeds)) < RARE
         mean = sum(self.differences) / len(self.differences)
-        if not agree or abs(mean) <= MARGIN * self.error:
+        error = 0.0 if math.isnan(self.error) else self.error
+        if not agree or (mean if up > down else -mean) <= MARGIN * error:
             return "no clear difference"
         if not self.direction:
             return "higher" if up > down else "lower"

@@ -17,7 +17,7 @@ SIZES = ("MiB", "GiB", "KiB", "bytes", "B")
 BY_NAME: dict[str, Direction] = {"longest_good": 1, "limit": 1}
 """Of distances that a model masters."""
 
-INTERVENING = ("edge_cut", "input_swap")
+INTERVENING = ("edge_cut", "input_swap", "state_cut")
 """Probes that change what a model sees: what is left of its score then is evidence, and neither good nor bad."""
 
 

@@ -17,8 +17,6 @@ from harness.sources import canonical
 from harness.suites import Request, Suite, format_arguments
 from harness.vocabulary import CROSSED, Stage
 
-"""Of plugins that make a cell."""
-
 
 @dataclass(frozen=True)
 class Side:

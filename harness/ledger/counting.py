@@ -14,11 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from harness.contracts import Interface
+from harness.contracts import Interface, OffersState
 from harness.errors import RequestError
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
+from harness.recurrence import recurrent_modules
 
 SHORT = (8, 16, 24, 40)
 """Lengths at which operations are counted. They lie on a polynomial of degree two for every model whose layers do a
@@ -47,8 +49,8 @@ class Ledger:
             model; 0 without attention that can be seen.
         state_bytes: states and cells of all recurrent layers; 0 without such.
         exponent: p in operations ~ length^p of a forward pass, from half of the length to it.
-        chain: the longest chain of operations of PyTorch that wait for one another in a forward pass, at the two
-            longest of the short lengths that were tried.
+        chain_lengths: two short lengths, in tokens.
+        chain: the longest chain of operations of PyTorch that wait for one another in a forward pass, at these two.
         growth: how that chain grows with the length: `constant` for what is computed for all tokens at once, `linear`
             for what is computed token by token.
     """
@@ -61,6 +63,7 @@ class Ledger:
     cache_bytes: int
     state_bytes: int
     exponent: float
+    chain_lengths: tuple[int, int]
     chain: tuple[int, int]
     growth: Growth
 
@@ -99,7 +102,8 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
     half = length // 2
     training = _at(lambda time: _operations(model, inputs(time), parts, backward=True), length)
     left = _at(lambda time: {"": _cache(model, inputs(time))}, length)[""]
-    depths = [_chain(model, inputs(min(time, most) if isinstance(most, int) else time)) for time in (8, 16, 32)]
+    short = (min(32, most) if isinstance(most, int) else 32) // 4
+    depths = [_chain(model, inputs(times * max(1, short))) for times in (1, 2, 4)] if short else [0, 0, 0]
     return Ledger(
         interface=interface,
         length=length,
@@ -107,8 +111,9 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         forward=forward,
         training=training,
         cache_bytes=left,
-        state_bytes=sum(map(_state, model.modules())),
+        state_bytes=sum(map(_state, recurrent_modules(model).values())),
         exponent=_exponent(forward, _at(operations, half), length / half) if half else math.nan,
+        chain_lengths=(2 * short, 4 * short),
         chain=(depths[1], depths[2]),
         growth=_growth(*depths),
     )
@@ -202,17 +207,18 @@ def _cache(model: nn.Module, inputs: Tensor) -> int:
     return caches.taken
 
 
-def _state(module: nn.Module) -> int:
+def _state(module: Any) -> int:
     """Bytes of a recurrent module's state for one sequence."""
-    if not isinstance(module, nn.RNNBase | nn.RNNCellBase):
-        return 0
+    if isinstance(module, OffersState):
+        return sum(leaf.nbytes for leaf in tree_leaves(module.initial_state(1)) if isinstance(leaf, Tensor))
     weight = next(module.parameters())
     hidden = int(module.hidden_size)
     width = getattr(module, "proj_size", 0) or hidden
     if isinstance(module, nn.LSTM | nn.LSTMCell):
         width += hidden
     directions = 2 if getattr(module, "bidirectional", False) else 1
-    return int(getattr(module, "num_layers", 1)) * directions * width * weight.element_size()
+    layers = int(getattr(module, "num_layers", 1))
+    return layers * directions * int(width) * int(weight.element_size())
 
 
 def _chain(model: nn.Module, inputs: Tensor) -> int:

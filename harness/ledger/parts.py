@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.attention import observe
+from harness.contracts import OffersState
 
 MIXING = "mixing"
 """What is done without weights: products of queries and keys, and of what came of that and values."""
@@ -26,7 +27,7 @@ def parts_of(model: nn.Module, inputs: Tensor, output_size: int) -> dict[str, st
 
     - embedding: `nn.Embedding` and its kin;
     - norm: a class whose name says so;
-    - recurrence: `nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells;
+    - recurrence: `nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells, and layers that offer their state;
     - attention: a module that calls `scaled_dot_product_attention` itself, with its projections, and
       `nn.MultiheadAttention`;
     - output: the last layer with weights that gives as many numbers as the model does, and stands in no stack of layers
@@ -72,7 +73,7 @@ def _part(path: str, module: nn.Module, attending: set[str], last: str) -> str:
     kind = type(module).__name__
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return "embedding"
-    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase | OffersState):
         return "recurrence"
     if path in attending or isinstance(module, nn.MultiheadAttention):
         return "attention"

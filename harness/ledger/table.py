@@ -47,8 +47,8 @@ def _sentences(found: Ledger) -> list[str]:
         "operations are multiplications and additions in products of matrices, attention and convolutions, for one "
         f"sequence; those of a forward pass grow as length^{found.exponent:.2f} here",
         f"left behind for the next token: {' and '.join(left) or 'nothing that can be seen from outside'}",
-        f"reads {ORDER[found.growth]}: the longest chain of operations that wait for one another is {below} at 16 "
-        f"tokens and {above} at 32",
+        f"reads {ORDER[found.growth]}: the longest chain of operations that wait for one another is {below} at "
+        f"{found.chain_lengths[0]} tokens and {above} at {found.chain_lengths[1]}",
     ]
 
 

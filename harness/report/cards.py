@@ -260,7 +260,7 @@ QUESTIONS = {
     "learns": Question("Does it answer within the trained range?", ("accuracy",), _learns),
     "reaches": Question("Does gradient arrive from the farthest trained place?", ("grad_reach",), _reaches),
     "looks": Question("Does a head look at the cue?", ("attention_to_subject",), _looks),
-    "relies": Question("Does the answer depend on the cue?", ("edge_cut", "input_swap"), _relies),
+    "relies": Question("Does the answer depend on the cue?", ("edge_cut", "state_cut", "input_swap"), _relies),
     "extrapolates": Question(
         "Does it answer beyond the trained range?", ("accuracy", "position_extrapolation"), _extrapolates
     ),

@@ -11,7 +11,6 @@ GAP = 2
 NARROW = 13
 """Characters that text gets in a table that is too wide, before the table is split; `never learned` fits."""
 
-
 NARROWEST = 9
 """The same of a table that has something shorter to say; `not` over `measured` fits."""
 

@@ -26,7 +26,8 @@ class LedgerProbe:
         exponent: p in operations ~ length^p of a forward pass, from half of the length to it.
         cache: keys and values that attention leaves behind, in KiB.
         state: states and cells of recurrent layers, in KiB.
-        chain: the longest chain of operations that wait for one another, at 32 tokens; the verdict says how it grows.
+        chain: the longest chain of operations that wait for one another, at a short length; the verdict says how it
+            grows.
         by_part: parameters, and operations in millions, of each part.
         forward_speed: operations in a second of a forward pass, in thousands of millions.
         training_speed: the same of a forward and a backward pass.

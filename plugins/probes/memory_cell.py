@@ -86,6 +86,8 @@ class MemoryCell:
         batch = subject.batch(longest(subject))[:1]
         time = batch.tokens.shape[1]
         steps = [step for step in self.steps if step <= time]
+        if not steps:
+            raise Skip(f"sequences have {time} steps, fewer than any that is asked for ({self.steps[0]}, ...)")
         model, tokens = exact_copy(subject.model), batch.tokens.double()
         layer = only_layer(model, tokens)
         memory = memory_of(layer)[0]
@@ -198,8 +200,8 @@ def vanishes(subject: Subject, batch: Batch) -> Scalar:
     """From which step after the cue on the memory is exactly 0."""
     layer = only_layer(subject.model, batch.tokens)
     alive = (memory_of(layer)[0] != 0).any(1).nonzero()
-    last = int(alive[-1]) if len(alive) else 0
-    steps = last + 1 - cue_of(batch) if last + 1 < layer.states.shape[1] else math.inf
+    first = int(alive[-1]) + 1 if len(alive) else 0
+    steps = max(0, first - cue_of(batch)) if first < layer.states.shape[1] else math.inf
     about = f"steps after the cue until the memory is exactly 0 in {str(layer.states.dtype).removeprefix('torch.')}"
     return exact("zero_after", "steps", steps, about)
 
@@ -213,7 +215,8 @@ class Step:
     @classmethod
     def of(cls, model: nn.Module, batch: Batch, count: int) -> "Step":
         """For so many states at once."""
-        return cls(only_layer(model, torch.zeros(count, 2, *batch.tokens.shape[2:], dtype=torch.float64)))
+        nothing = torch.zeros(count, 2, *batch.tokens.shape[2:], dtype=torch.float64, device=batch.tokens.device)
+        return cls(only_layer(model, nothing))
 
     def __call__(self, carried: Float[Tensor, "start width"]) -> Float[Tensor, "start width"]:
         return self.layer.advance(carried, 0, 1)[-1]

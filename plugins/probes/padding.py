@@ -51,6 +51,8 @@ class Padding:
         if batch.query is None:
             raise Skip("the task marks no query: it does not say where the answer is read")
         batch = batch[batch.query >= 0]
+        if not len(batch):
+            raise Skip("no example marks a query: nothing says where the answer is read")
         nothing = _nothing(subject, batch)
         metric = task.metrics[task.headline]
         gathered, padded = [], []
@@ -74,7 +76,7 @@ class Padding:
             )
         taken = [value for value in padded if value == value]
         worst = (min if metric.higher_is_better else max)(taken, default=float("nan"))
-        lost = told(metric, padded[0]) - told(metric, worst)
+        lost = told(metric, gathered[0]) - told(metric, worst)
         verdict = None if skill(metric, 0.0) != skill(metric, 0.0) else "polluted" if lost >= POOR else "not polluted"
         yield Scalar(
             name="worst_padded",

@@ -137,7 +137,9 @@ def _stretch(model: nn.Module, layer: StateLayer) -> float | None:
 
 def _of_bound(name: str, found: Float[Tensor, "batch width width"], bound: float, steps: int) -> Scalar:
     largest = torch.linalg.matrix_norm(found, 2).max().item()
-    share = largest / bound**steps if bound else math.nan
+    share = math.nan
+    if bound and largest:
+        share = math.exp(min(math.log(largest) - steps * math.log(bound), 700.0))  # either alone may leave the floats
     verdict = "within the bound" if share <= 1 + 1e-9 else "beyond the bound"
     return Scalar(
         name=name,

@@ -1,6 +1,5 @@
 """What must be so of layer norms."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from harness import Skip
-from harness.laws import Answer, Case, Known, Laws
+from harness.laws import Answer, Case, Known, Laws, worst
 
 
 def ramp(case: Case) -> Answer:
@@ -108,7 +107,7 @@ def _over(case: Case, compare: Any, *, centred: bool = False, tolerance: float =
     if not answers:
         kind = "layer norm" if centred else "norm"
         raise Skip(f"the model has no {kind}: a module whose class ends in LayerNorm (or RMSNorm), with a weight")
-    return max(answers, key=lambda answer: math.inf if math.isnan(answer.error) else answer.error)
+    return worst(answers)
 
 
 def _spread(norm: Norm, x: Tensor) -> Tensor:
