@@ -37,7 +37,7 @@ def verify(context: click.Context, names: tuple[str, ...], device: str, form: st
     judged = [law for each in found for law in each.judged if law.answer]
     if not judged:
         raise RequestError(
-            "no law was put to any model: each was skipped, or no probe of laws loads (harness list says which are broken)"
+            "no law was put to any model: each was skipped, or no probe of laws loads (see harness list)"
         )
     broken = sum(law.broken for law in judged)
     if form == "json":
