@@ -110,8 +110,7 @@ def _short(use: PluginUse, family: Sequence[PluginUse], own_names: Sequence[str]
         if (_is_word(value) if len(family) == 1 else any(each.get(name, every) != value for each in every))
     }
     ladder = [_with(own_names[0], telling), *(_with(name, telling | paths) for name in own_names)]
-    if paths:
-        first = next(iter(paths))
+    if first := next((name for name in paths if name == "path"), None):
         ladder.insert(0, _with(paths[first], {key: value for key, value in telling.items() if key != first}))
     return ladder
 

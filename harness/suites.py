@@ -227,7 +227,7 @@ def _tolerance(value: Any) -> Any:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
+    if not 0 <= number < math.inf or (isinstance(value, str) and "%" not in value):
         raise ValueError('should be a number like 0.01, or a share of what it is compared with, like "5 %"')
     return f"{number:g} %" if isinstance(value, str) and "%" in value else number
 

@@ -104,7 +104,7 @@ def in_short(rows: Sequence[Difference]) -> str:
         return "Nothing was measured in both."
     found = counts(rows)
     if found["identical"] == len(rows):
-        return f"All {count(len(rows), 'number')} in both are identical, bit for bit."
+        return f"All {count(len(rows), 'number')} of the tables are identical, bit for bit."
     said = [f"{found[word]:,} {word.replace('no clear', 'without a clear')}" for word in WORDS if found[word]]
     text = f"B beside A, {count(len(rows), 'number')}: {', '.join(said)}."
     signs = [row for row in rows if row.verdict in ("better", "worse", "higher", "lower")]

@@ -1,5 +1,7 @@
 """A ledger for people."""
 
+import math
+
 from harness.ledger.counting import Growth, Ledger
 from harness.ledger.parts import PARTS
 from harness.report.elements import Block, Heading, Items, Table
@@ -43,9 +45,10 @@ def _sentences(found: Ledger) -> list[str]:
     if found.cache_bytes:
         left.append(f"keys and values of {size(found.cache_bytes)}, in proportion to the length")
     below, above = found.chain
+    growth = f"; those of a forward pass grow as length^{found.exponent:.2f} here"
     return [
         "operations are multiplications and additions in products of matrices, attention and convolutions, for one "
-        f"sequence; those of a forward pass grow as length^{found.exponent:.2f} here",
+        f"sequence{'' if math.isnan(found.exponent) else growth}",
         f"left behind for the next token: {' and '.join(left) or 'nothing that can be seen from outside'}",
         f"reads {ORDER[found.growth]}: the longest chain of operations that wait for one another is {below} at "
         f"{found.chain_lengths[0]} tokens and {above} at {found.chain_lengths[1]}",

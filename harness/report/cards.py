@@ -219,7 +219,7 @@ def _extrapolates(rows: Rows) -> Answer:
     words = {"learned": "yes", "does not extrapolate": "no"}
     return _judged(
         row,
-        [words.get(scalar.verdict or "", "has not learned") for scalar in inside],
+        [words.get(scalar.verdict, "has not learned") if scalar.verdict else "no verdict" for scalar in inside],
         {"yes": "good", "no": "bad"},
         number=spread(summarise(scalar.value for scalar in beyond)),
         about="worst score beyond the trained range",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import torch
-from harness_plugins.probes.conditions import first_group, levels, reference, skill, told
+from harness_plugins.probes.conditions import first_group, levels, reference, told
 from jaxtyping import Shaped
 from pydantic import Field, PositiveInt
 from torch import Tensor
@@ -74,10 +74,10 @@ class Padding:
                 levels=levels(metric),
                 headline=True,
             )
-        taken = [value for value in padded if value == value]
+        taken = [value for value in padded[1:] if value == value]
         worst = (min if metric.higher_is_better else max)(taken, default=float("nan"))
         lost = told(metric, gathered[0]) - told(metric, worst)
-        verdict = None if skill(metric, 0.0) != skill(metric, 0.0) else "polluted" if lost >= POOR else "not polluted"
+        verdict = None if lost != lost else "polluted" if lost >= POOR else "not polluted"
         yield Scalar(
             name="worst_padded",
             unit=metric.unit,

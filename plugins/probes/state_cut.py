@@ -18,7 +18,6 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject, Task
-from harness.errors import RequestError
 from harness.examples import seeded
 from harness.recurrence import StateLayer
 from harness.statistics import GOOD, WAY, settled
@@ -182,7 +181,7 @@ class StateCut:
         chosen = [layer for layer in layers if self.layer is None or layer.name in wanted]
         if not chosen:
             names = ", ".join(layer.name for layer in layers)
-            raise RequestError(f"state_cut:layer={self.layer}: the model has {len(layers)} recurrent layers: {names}")
+            raise Skip(f"state_cut:layer={self.layer}: the model's recurrent layers are {names}")
         return chosen
 
     def _units(self, layer: StateLayer) -> Bool[Tensor, " width"]:
@@ -191,7 +190,7 @@ class StateCut:
         parts = [part.shape[2] for part in (layer.states, layer.cells) if part is not None]
         most = max(parts)
         if max(self.cells) > most:
-            raise RequestError(f"state_cut:cells={max(self.cells)}: {layer.name} has {most} cells, counted from 1")
+            raise Skip(f"state_cut:cells={max(self.cells)}: {layer.name} has {most} cells, counted from 1")
         wanted = torch.zeros(most, dtype=torch.bool, device=layer.states.device)
         wanted[torch.tensor(self.cells, device=wanted.device) - 1] = True
         # a projected hidden state has no unit for each cell
