@@ -6,7 +6,7 @@ outputs are what they were and the gradient to an earlier chunk is exactly 0 (R.
 gradient-based algorithm for on-line training of recurrent network trajectories", Neural Computation 2, 1990).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from harness.contracts import Batch, OffersState, Skip
 from harness.errors import PluginError, RequestError
 from harness.gradients import InputGradients
 from harness.recurrence import recurrent_modules, states_of
+from harness.recurrence.nested import mapped
 
 State = Tensor | tuple[Tensor, ...] | None
 """Of all layers of an `nn.RNNBase` after a step; of an LSTM states and cells; None for zeros."""
@@ -138,7 +139,7 @@ class Truncated:
         time = input.ndim - 2 if module.batch_first else 0
         outputs: list[Tensor] = []
         for chunk in input.split(steps, time):
-            output, hx = whole(chunk, _without_history(hx) if outputs else hx)
+            output, hx = whole(chunk, mapped(hx, Tensor.detach) if outputs else hx)
             outputs.append(output)
         return torch.cat(outputs, time), hx
 
@@ -149,17 +150,6 @@ def _step_by_step(module: Any, whole: Callable[..., Tensor], steps: int, inputs:
         return whole(inputs)
     state, outputs = module.initial_state(len(inputs)), []
     for index, x in enumerate(inputs.unbind(1)):
-        output, state, _ = module.step(x, _without_history(state) if index and index % steps == 0 else state)
+        output, state, _ = module.step(x, mapped(state, Tensor.detach) if index and index % steps == 0 else state)
         outputs.append(output)
     return torch.stack(outputs, 1)
-
-
-def _without_history(state: Any) -> Any:
-    if isinstance(state, Tensor):
-        return state.detach()
-    if isinstance(state, Mapping):
-        return {name: _without_history(each) for name, each in state.items()}
-    if isinstance(state, list | tuple):
-        found = [_without_history(each) for each in state]
-        return type(state)(*found) if hasattr(state, "_fields") else type(state)(found)
-    return state

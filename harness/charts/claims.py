@@ -9,9 +9,9 @@ from harness.charts.layout import Size
 from harness.charts.scales import chart_of, tone_colour
 from harness.charts.style import GRID, INK, TONES
 from harness.charts.view import NothingToDraw, View
-from harness.claims import Verdict, judge
+from harness.claims import Verdict
 from harness.report.numbers import number
-from harness.report.verdicts import relation
+from harness.report.verdicts import judged, relation
 
 SIGNS = {"<=": "≤", ">=": "≥"}
 MARKS = {"holds": "good", "does not hold": "bad"}
@@ -30,7 +30,7 @@ def draw(view: View, size: Size) -> Any:
     if view.suite is None or not view.suite.claims:
         raise NothingToDraw("the run's suite makes no claims")
     claims = view.suite.claims[:MOST_LINES]
-    verdicts = [judge(claim, view.kept, range(view.suite.seeds_for(claim))) for claim in claims]
+    verdicts = [judged(claim, view.kept, view.suite) for claim in claims]
     order = [f"{i:03d}" for i in range(len(verdicts))]
     lines = [_line(key, verdict) for key, verdict in zip(order, verdicts, strict=True)]
     dots = [dot for key, verdict in zip(order, verdicts, strict=True) for dot in _dots(key, verdict)]

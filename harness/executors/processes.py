@@ -152,7 +152,8 @@ class _Trial:
                 yield from self._told(more[0])
             elif what == "again":
                 self.child.end()
-                self.begin(now)
+                if self.left:
+                    self.begin(now)
                 return
             elif what == "full":
                 raise StoreError(more[0])

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness.contracts import Interface, OffersState
 from harness.errors import RequestError
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
 from harness.recurrence import recurrent_modules
+from harness.recurrence.nested import leaves
 
 SHORT = (8, 16, 24, 40)
 """Lengths at which operations are counted. They lie on a polynomial of degree two for every model whose layers do a
@@ -115,7 +115,7 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         exponent=_exponent(forward, _at(operations, half), length / half) if half else math.nan,
         chain_lengths=(2 * short, 4 * short),
         chain=(depths[1], depths[2]),
-        growth=_growth(*depths),
+        growth=_growth(*depths) if short else "other",
     )
 
 
@@ -210,7 +210,7 @@ def _cache(model: nn.Module, inputs: Tensor) -> int:
 def _state(module: Any) -> int:
     """Bytes of a recurrent module's state for one sequence."""
     if isinstance(module, OffersState):
-        return sum(leaf.nbytes for leaf in tree_leaves(module.initial_state(1)) if isinstance(leaf, Tensor))
+        return sum(leaf.nbytes for leaf in leaves(module.initial_state(1)))
     weight = next(module.parameters())
     hidden = int(module.hidden_size)
     width = getattr(module, "proj_size", 0) or hidden

@@ -1,6 +1,6 @@
 """The state that a model offers, in whatever form, as one vector for each example, and back."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -39,6 +39,23 @@ def flattened(state: Any, batch: int) -> tuple[Float[Tensor, "batch width"], int
     return torch.cat([vector for _, vector in ordered], 1), cells
 
 
+def leaves(state: Any) -> Iterator[Tensor]:
+    """All tensors of a state."""
+    return (leaf for _, leaf in _leaves(state, False))
+
+
+def mapped(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A state of the same form, with another tensor for each. What is no tensor (a counter) stays."""
+    if isinstance(state, Tensor):
+        return change(state)
+    if isinstance(state, Mapping):
+        return {key: mapped(value, change) for key, value in state.items()}
+    if isinstance(state, tuple | list):
+        found = [mapped(value, change) for value in state]
+        return type(state)(*found) if hasattr(state, "_fields") else type(state)(found)
+    return state
+
+
 def rebuilt(state: Any, carried: Float[Tensor, "batch width"]) -> Any:
     """A state of the form of `state` with the numbers of `carried`, in the order of `flattened`. What is no real or
     complex number (a counter) stays."""
@@ -47,7 +64,7 @@ def rebuilt(state: Any, carried: Float[Tensor, "batch width"]) -> Any:
     sizes = [_vector(found[index][1]).shape[1] for index in order]
     pieces = dict(zip(order, carried.split(sizes, 1), strict=True))
     values = iter([_unvector(leaf, pieces[index]) for index, (_, leaf) in enumerate(found)])
-    return _mapped(state, values)
+    return mapped(state, lambda leaf: next(values) if _carries(leaf) else leaf)
 
 
 def _carries(leaf: Tensor) -> bool:
@@ -63,17 +80,6 @@ def _leaves(state: Any, is_cell: bool) -> Iterator[tuple[bool, Tensor]]:
     elif isinstance(state, tuple | list):
         for value in state:
             yield from _leaves(value, is_cell)
-
-
-def _mapped(state: Any, values: Iterator[Tensor]) -> Any:
-    if isinstance(state, Tensor):
-        return next(values) if _carries(state) else state
-    if isinstance(state, Mapping):
-        return {key: _mapped(value, values) for key, value in state.items()}
-    if isinstance(state, tuple | list):
-        mapped = [_mapped(value, values) for value in state]
-        return type(state)(*mapped) if hasattr(state, "_fields") else type(state)(mapped)
-    return state
 
 
 def _vector(leaf: Tensor) -> Float[Tensor, "batch width"]:
