@@ -21,6 +21,12 @@ from harness.schema import PluginUse
 from harness.seeds import Identity, identity
 from harness.suites import format_arguments
 
+PATHS = re.compile(r"(path|file|folder|directory)$")
+"""How arguments are called that are paths."""
+
+PLACES = re.compile(r"\.{0,2}[/\\]|~|[A-Za-z]:[/\\]")
+"""How paths begin that say where they begin."""
+
 Ladder = Sequence[str]
 """What one plugin may be called, from short to long."""
 
@@ -128,7 +134,8 @@ def _is_word(value: Any) -> bool:
 
 
 def _is_path(name: str, value: Any) -> bool:
-    return isinstance(value, str) and (name == "path" or "/" in value or "\\" in value)
+    """By its name, or its beginning: `1/2` is none."""
+    return isinstance(value, str) and bool(PATHS.search(name) or PLACES.match(value))
 
 
 def _ending(path: str, among: Iterable[str]) -> str:

@@ -1,5 +1,7 @@
 """The adding problem and what padding does to a model that reads it."""
 
+import math
+
 import pytest
 import torch
 from harness_plugins.probes.padding import Padding
@@ -81,6 +83,22 @@ def test_padding_pollutes_what_is_read_after_it_alone() -> None:
     unmoved = keeping["worst_padded"]
     assert isinstance(unmoved, Scalar)
     assert unmoved.verdict == "not polluted"
+
+
+def test_padding_is_judged_by_what_was_read_after_it() -> None:
+    """Also where the task has padded already; a length that the model does not take tells nothing."""
+    padded = Subject(
+        Summing(0.5), Adding(length=8, padding=20), stage="trained", seed=0, device=torch.device("cpu"), examples=64
+    )
+    found = {each.name: each for each in Padding(steps=[1])(padded)}["worst_padded"]
+    assert isinstance(found, Scalar)
+    assert found.verdict == "polluted"
+    short = Summing(1.0)
+    short.max_length = 8
+    unread = measured(short)["worst_padded"]
+    assert isinstance(unread, Scalar)
+    assert math.isnan(unread.value)
+    assert unread.verdict is None
 
 
 def test_without_a_padding_token_nothing_can_be_appended() -> None:

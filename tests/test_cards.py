@@ -178,6 +178,8 @@ def test_extrapolation_needs_places_beyond_training() -> None:
         record(said("worst_inside", 1.0, "does not extrapolate"), said("worst_beyond", 0.2), seed=s) for s in range(3)
     ]
     assert answer("extrapolates", beyond) == ("no", "bad")
+    no_chance = [record(said("worst_inside", 1.0), said("worst_beyond", 1.0), seed=s) for s in range(3)]
+    assert "no verdict" in card(no_chance).answers["extrapolates"].word  # of a task without a chance level
     probe = [record(said("worst_beyond", 0.1, "at chance"), probe="position_extrapolation", seed=s) for s in range(3)]
     assert answer("extrapolates", [*beyond, *probe]) == ("falls to chance", "bad")
 

@@ -73,6 +73,7 @@ NAN, INF = math.nan, math.inf
         ([-INF, 20.0, INF], [INF, 40.0, INF], "no clear difference"),
         ([0.5] * 9, [0.6] * 8 + [0.4], "better"),
         ([0.5] * 8, [0.6] * 7 + [0.4], "no clear difference"),
+        ([0.9] * 9, [0.91] * 8 + [0.1], "no clear difference"),  # most seeds gain a little, and the mean falls
     ],
 )
 def test_the_verdict_is_what_seeds_agree_on(a: list[float], b: list[float], verdict: str) -> None:
@@ -433,3 +434,9 @@ def test_a_format_that_is_none_is_refused() -> None:
     """With those there are."""
     with pytest.raises(RequestError, match="html"):
         compared(seeds([0.1]), seeds([0.2])).render("htm")
+
+
+def test_what_an_exchanged_state_leaves_of_a_score_is_no_merit() -> None:
+    """As of the other probes that intervene: lower is evidence of reliance."""
+    a, b = (seeds([value] * 3, probe="state_cut") for value in (0.5, 0.1))
+    assert only(compared(a, b)).verdict == "lower"

@@ -56,6 +56,10 @@ class TestMemoryCell:
         assert at(found, "derivative_at_fixed_points", 1) == pytest.approx(0.5, abs=EXACT)
         assert scalar(found, "gradient_per_step").value == pytest.approx(0.5, abs=EXACT)
 
+    def test_steps_that_no_sequence_has(self) -> None:
+        with pytest.raises(Skip, match="sequences have 12 steps, fewer than any that is asked for"):
+            measure(MemoryCell(steps=[100]), Contraction(BothSeen.interface), BothSeen(lengths=[12]), examples=1)
+
     def test_noise(self) -> None:
         """It is bounded in the contraction, and grows with the root of time in the integrator."""
         for model, sd in ((Contraction, 0.05 / math.sqrt(1 - 1 / 4)), (Integrator, 0.05 * math.sqrt(100))):
@@ -127,6 +131,13 @@ class TestStateJacobian:
             found = measure(StateJacobian(), model, Noise(width=4, length=30, deviation=0.05))
             assert scalar(found, "of_bound").verdict == "within the bound"
             assert 0 < scalar(found, "of_bound").value <= 1
+
+    @pytest.mark.parametrize("radius", [0.4, 3.0])
+    def test_a_bound_may_leave_the_floats(self, radius: float) -> None:
+        """Over 1,000 steps its power is no float, in either direction."""
+        model = Elman(0, hidden=4, spectral_radius=radius, interface=Interface(4, 4, "vectors", "numbers"))
+        found = measure(StateJacobian(examples=1), model, Noise(width=4, length=1000, deviation=0.05))
+        assert scalar(found, "of_bound").verdict in (None, "within the bound")
 
     def test_bound_is_reached_where_nothing_saturates(self) -> None:
         """With an orthogonal W and no input or bias, every direction is kept: the bound, exactly."""

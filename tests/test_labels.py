@@ -53,6 +53,12 @@ def test_the_only_plugin_of_a_name_keeps_words_and_loses_sizes() -> None:
     assert short(plugin("recall:distances=[1,2,4,8,16,32],pairs=8")) == ["recall"]
 
 
+def test_a_slash_makes_no_path_of_a_text() -> None:
+    """The name of the model stays, and so does that of the argument."""
+    assert short(file("./mark.py:M", ":title=1/2")) == ["M:title=1/2"]
+    assert short(file("./mark.py:M", ":title=1/2"), file("./mark.py:M", ":title=3/2")) == ["M:title=1/2", "M:title=3/2"]
+
+
 @pytest.mark.parametrize("separator", ["/", "\\"])
 def test_a_path_is_called_by_its_end(separator: str) -> None:
     """In JSON a backslash is written twice."""

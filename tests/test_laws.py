@@ -560,3 +560,18 @@ def test_the_suite_claims_what_the_laws_say() -> None:
     for claim in suite.claims:
         asked = [each for each in suite.experiments if claim.model in each.models and claim.probe in each.probes]
         assert asked, claim.text
+
+
+def test_nothing_that_was_put_to_a_law_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.verifying._groups", lambda registry: [])
+    done = CliRunner().invoke(main, ["verify"])
+    assert done.exit_code == 2
+    assert "no law was put to any model" in done.output
+
+
+def test_infinity_agrees_with_itself_alone() -> None:
+    """A number beside it is held to the same rounding as ever."""
+    case = Case(subject(AttentionForms(Noise().interface), Noise()), {})
+    found, wanted = torch.tensor([math.inf, 1.0]), torch.tensor([math.inf, 5.0])
+    assert not case.compare(found, wanted).holds
+    assert case.compare(found, found).holds

@@ -70,6 +70,23 @@ def test_operations_of_a_recurrent_net_are_those_of_the_formula(model: str, gate
     assert (found.cache_bytes, found.growth) == (0, "linear")
 
 
+@pytest.mark.parametrize(
+    ("by_hand", "fused"),
+    [("gru:reset=before", "gru"), ("lstm:peephole=true", "lstm"), ("elman:activation=identity", "elman")],
+)
+def test_a_state_that_is_offered_is_counted_like_any(by_hand: str, fused: str) -> None:
+    one, other = ledger(by_hand, length=8), ledger(fused, length=8)
+    assert one.state_bytes == other.state_bytes > 0
+    assert one.parameters["recurrence"] > 0 == one.parameters["other"]
+
+
+def test_a_short_model_is_not_judged_by_lengths_that_it_does_not_take() -> None:
+    found = ledger("gpt:max_length=20", length=20)
+    assert found.chain_lengths == (10, 20)
+    assert found.growth == "constant"
+    assert ledger("gpt:max_length=2", length=2).growth == "other"
+
+
 def test_attention_takes_a_quarter_of_the_work_where_it_is_said_to() -> None:
     found = ledger("gpt:d_model=4096,heads=32,layers=1,position=rope", length=8192, vocabulary=2)
     layer = {part: found.forward[part] for part in ("attention", "mixing", "feed-forward")}

@@ -1,7 +1,7 @@
 """Truncated back-propagation: no gradient past the end of a chunk, and nothing else changes."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -107,6 +107,48 @@ def test_no_gradient_gets_past_the_end_of_a_chunk(name: str, steps: int) -> None
     whole = InputGradients(model, batch).along(torch.ones_like(outputs))
     assert whole[:, 0].abs().max() > 0  # the model is as it was
     assert all("forward" not in vars(module) for module in model.modules())
+
+
+class Disagrees(Offers):
+    """Takes another step than its one pass does."""
+
+    def step(self, x: Tensor, state: Any) -> Any:
+        output, state, gates = super().step(x, state)
+        return 5 * output, state, gates
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / 5
+
+
+def test_training_by_steps_is_of_the_model_that_is_measured() -> None:
+    assert torch.allclose(Offers()(vectors().tokens), Disagrees()(vectors().tokens))
+    with pytest.raises(
+        PluginError, match="truncate=4 has no meaning for Disagrees: the state of Disagrees cannot be seen"
+    ):
+        Truncated(Disagrees(), 4, [vectors()])
+
+
+class Named(NamedTuple):
+    hidden: Tensor
+
+
+class OffersNamed(Offers):
+    """Its state has names."""
+
+    def initial_state(self, batch_size: int) -> Any:
+        return Named(super().initial_state(batch_size)["hidden"][0])
+
+    def step(self, x: Tensor, state: Any) -> Any:
+        output, after, gates = super().step(x, {"hidden": (state.hidden,)})
+        return output, Named(after["hidden"][0]), gates
+
+
+def test_a_state_with_names_is_cut_off_as_well() -> None:
+    model, batch = OffersNamed(), vectors()
+    x = batch.tokens.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(Truncated(model, 5, [batch])(x)[:, 7].sum(), x)
+    assert (gradient[:, :5] == 0).all()
+    assert gradient[:, 5:8].abs().amax(-1).min() > 0
 
 
 def test_it_is_the_loop_that_everybody_writes() -> None:
