@@ -1,6 +1,7 @@
 """The adding problem and what padding does to a model that reads it."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -93,7 +94,7 @@ def test_padding_is_judged_by_what_was_read_after_it() -> None:
     found = {each.name: each for each in Padding(steps=[1])(padded)}["worst_padded"]
     assert isinstance(found, Scalar)
     assert found.verdict == "polluted"
-    short = Summing(1.0)
+    short: Any = Summing(1.0)
     short.max_length = 8
     unread = measured(short)["worst_padded"]
     assert isinstance(unread, Scalar)

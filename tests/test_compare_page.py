@@ -1,9 +1,7 @@
 """The page of a comparison: one file, safe, and shown by browsers offline and without JavaScript."""
 
 import html
-import locale
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +13,18 @@ pytest.importorskip("altair", reason="pages need the extra `page`")
 pytest.importorskip("vl_convert", reason="pages need the extra `page`")
 pytest.importorskip("jinja2", reason="pages need the extra `page`")
 
+from browsing import browser as browser  # the fixtures
+from browsing import serious
+from browsing import shown as shown
 from test_compare import LEVELS, compared, score, stored
 from test_page import EVIL
-from test_page import browser as browser  # the fixture
 
 from harness.cli import main
 from harness.comparing import Comparison
 from harness.schema import Record, Scalar
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 
 def side(better: float) -> list[Record]:
@@ -87,23 +87,6 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-@pytest.fixture
-def shown(browser: "Browser", page: str, tmp_path: Path) -> "Iterator[Page]":
-    """The page in a browser; at the end there must have been no request, message or error."""
-    path = tmp_path / "page.html"
-    path.write_text(page, encoding="utf-8")
-    context = browser.new_context(offline=True)
-    tab = context.new_page()
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
-    tab.goto(path.as_uri())
-    yield tab
-    context.close()
-    assert said == []
-
-
 @pytest.mark.parametrize("width", [400, 2000])
 def test_a_browser_shows_it_offline(shown: "Page", width: int) -> None:
     """Nothing is wider than the screen."""
@@ -115,9 +98,4 @@ def test_a_browser_shows_it_offline(shown: "Page", width: int) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(shown: "Page", scheme: Any) -> None:
     """In both themes."""
-    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        pytest.skip("axe-playwright-python reads its script as the locale says, which is not UTF-8 here")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test needs axe-playwright-python")
-    shown.emulate_media(color_scheme=scheme)
-    found = axe.Axe().run(shown).response["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")] == []
+    assert serious(shown, scheme) == []

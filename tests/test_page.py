@@ -2,10 +2,7 @@
 
 import html
 import json
-import locale
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +15,10 @@ from test_charts import cut, timed
 pytest.importorskip("altair", reason="pages need the extra `page`")
 pytest.importorskip("vl_convert", reason="pages need the extra `page`")
 pytest.importorskip("jinja2", reason="pages need the extra `page`")
+
+from browsing import browser as browser  # the fixtures
+from browsing import serious
+from browsing import shown as shown
 
 from harness.charts import CHARTS, View
 from harness.cli import main
@@ -165,43 +166,6 @@ def test_a_notebook_shows_cards_and_one_chart() -> None:
     assert all(rule.startswith(".harness-results") for rule in style[1].strip().splitlines())
 
 
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    """The system's Chromium, without a network."""
-    api = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
-    if not CHROMIUM:
-        pytest.skip("the browser tests need Chromium (apt install chromium)")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", "/tmp")  # Chromium's socket in it needs a short path
-        with api.sync_playwright() as playwright:
-            opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-            yield opened
-            opened.close()
-
-
-@pytest.fixture
-def shown(browser: "Browser", page: str, tmp_path: Path) -> "Iterator[Page]":
-    """The page in a browser; at the end there must have been no request, message, error or dialogue."""
-    path = tmp_path / "page.html"
-    path.write_text(page, encoding="utf-8")
-    context = browser.new_context(offline=True)
-    tab = context.new_page()
-    said: list[str] = []
-    tab.on("console", lambda message: said.append(message.text))
-    tab.on("pageerror", lambda error: said.append(str(error)))
-    tab.on("dialog", lambda dialog: said.append(dialog.message))
-    tab.on("request", lambda request: said.append(request.url) if request.url != path.as_uri() else None)
-    tab.goto(path.as_uri())
-    yield tab
-    context.close()
-    assert said == []
-
-
 @pytest.mark.parametrize("width", [400, 2000])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_browser_shows_it_offline(shown: "Page", width: int, scheme: Any) -> None:
@@ -216,17 +180,10 @@ def test_a_browser_shows_it_offline(shown: "Page", width: int, scheme: Any) -> N
     assert shown.locator("table.cards").is_visible()
 
 
-def test_axe_finds_nothing_serious(shown: "Page") -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(shown: "Page", scheme: Any) -> None:
     """Contrast, names, landmarks, tables: as screen readers need them, in both themes."""
-    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
-        pytest.skip("axe-playwright-python reads its script as the locale says, which is not UTF-8 here")
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="the test needs axe-playwright-python")
-    for scheme in ("light", "dark"):
-        shown.emulate_media(color_scheme=scheme)
-        found = axe.Axe().run(shown).response["violations"]
-        assert [
-            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
-        ] == []
+    assert serious(shown, scheme) == []
 
 
 def test_the_explorer_is_moved_by_keys(shown: "Page") -> None:

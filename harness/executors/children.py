@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.metadata import EntryPoint
 from multiprocessing.connection import Connection, wait
@@ -20,7 +20,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn, TextIO, cast
 
 from harness.errors import HarnessError
-from harness.executors.start import leave_server, server, start, without_main
+from harness.executors.start import leave_server, server, start, stop, without_main
 from harness.executors.strays import end_descendants, end_group, keep_orphans
 from harness.interrupts import interrupts_held
 from harness.registry import installed
@@ -108,6 +108,27 @@ class Child:
         self._link.close()
         with suppress(ValueError):  # if it lives, against all expectations
             self._process.close()
+
+
+@contextmanager
+def working(run: Callable[..., None], *given: Any) -> Iterator[Child]:
+    """A process that does one thing, and ends with everything it has started. Whoever is interrupted meanwhile ends the
+    server, too.
+
+    Args:
+        run: see `Child`.
+        given: what it is run with.
+    """
+    child = Child(run)
+    try:
+        child.give(*given)
+        yield child
+    except BaseException as error:
+        if not isinstance(error, Exception):
+            stop()
+        raise
+    finally:
+        child.end()
 
 
 class Line:

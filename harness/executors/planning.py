@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from harness import errors
 from harness.errors import HarnessError, PluginError
 from harness.executors import Executor
-from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen
-from harness.executors.start import stop
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen, working
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.suites import Suite, Ways
@@ -49,16 +48,8 @@ def plan_for(
         return make_plan(suite, default_registry(), device=device, training=training, stages=stages)
     deadly: dict[tuple[str, str], str] = {}
     while True:
-        child = Child(_plan)
-        try:
-            child.give(suite, device, training, stages, deadly)
+        with working(_plan, suite, device, training, stages, deadly) as child:
             plan = _listen(child, deadly, PATIENCE if timeout is None else max(timeout, COLD))
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                stop()
-            raise
-        finally:
-            child.end()
         if plan is not None:
             return plan
 

@@ -10,8 +10,7 @@ from time import monotonic
 
 from harness import errors
 from harness.errors import HarnessError, RequestError
-from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen
-from harness.executors.start import stop
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen, working
 from harness.registry import default_registry, place_among
 from harness.testing.checks import check
 from harness.testing.installed import check_installed, short_name
@@ -48,16 +47,8 @@ def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Itera
     with TemporaryDirectory() as folder:
         places = Path(folder, "places")
         while True:
-            child = Child(_check)
-            try:
-                child.give(tuple(names), kind, frozenset(done), timeout, places)
+            with working(_check, tuple(names), kind, frozenset(done), timeout, places) as child:
                 ended = yield from _reports(child, timeout, done, places)
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    stop()
-                raise
-            finally:
-                child.end()
             if ended is None:
                 return
             yield ended

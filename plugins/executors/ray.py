@@ -23,7 +23,7 @@ from harness_plugins.executors.elsewhere import Event, run_elsewhere
 from harness import __version__
 from harness.errors import HarnessError, PluginError, RequestError
 from harness.executors import Limits, Tell
-from harness.executors.children import Child, Say, how_it_ended, listen
+from harness.executors.children import Say, how_it_ended, listen, working
 from harness.files import write_atomic
 from harness.plan import core_digest
 from harness.schema import Record
@@ -236,9 +236,7 @@ def _packed(works: Sequence[Work]) -> Baggage:
     plugins = [(kind, use) for kind, use in uses(works) if may_have_files(use)]
     if not plugins:
         return Baggage()
-    child = Child(_pack)
-    try:
-        child.give(plugins)
+    with working(_pack, plugins) as child:
         while True:
             listen([child], 1.0)
             code = child.exitcode
@@ -250,8 +248,6 @@ def _packed(works: Sequence[Work]) -> Baggage:
                     raise HarnessError(f"what the trials need cannot be packed:\n{more[0]}")
             if code is not None:
                 raise HarnessError(f"a plugin failed while its files were packed: {how_it_ended(code)}")
-    finally:
-        child.end()
 
 
 def _pack(say: Say, plugins: list[Use]) -> None:

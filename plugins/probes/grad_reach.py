@@ -103,17 +103,21 @@ class GradReach:
             headline=False,
             scale="log",
         )
-        ratios = [size.reach() for size in each]
-        yield cue_gradient.model_copy(
-            update={
-                "name": "reach",
-                "unit": "ratio",
-                "y": [ratio for ratio, _ in ratios],
-                "standard_errors": [error for _, error in ratios],
-                "y_label": f"gradient at {cue} / at {own}",
-                "headline": True,
-            }
-        )
+
+        def relative(name: str, label: str, of: list[Sizes]) -> Curve:
+            ratios = [size.reach() for size in of]
+            return cue_gradient.model_copy(
+                update={
+                    "name": name,
+                    "unit": "ratio",
+                    "y": [ratio for ratio, _ in ratios],
+                    "standard_errors": [error for _, error in ratios],
+                    "y_label": label,
+                    "headline": True,
+                }
+            )
+
+        yield relative("reach", f"gradient at {cue} / at {own}", each)
         yield cue_gradient
         yield cue_gradient.model_copy(
             update={
@@ -125,17 +129,9 @@ class GradReach:
         )
         if (chunks := truncated(subject, batches)) is not None:
             with chunks.in_chunks():
-                inside = [sizes(subject, batch).reach() for batch in batches.values()]
-            yield cue_gradient.model_copy(
-                update={
-                    "name": "reach_in_training",
-                    "unit": "ratio",
-                    "y": [ratio for ratio, _ in inside],
-                    "standard_errors": [error for _, error in inside],
-                    "y_label": f"gradient at {cue} / at {own}, truncated after {chunks.steps} steps",
-                    "headline": True,
-                }
-            )
+                inside = [sizes(subject, batch) for batch in batches.values()]
+            label = f"gradient at {cue} / at {own}, truncated after {chunks.steps} steps"
+            yield relative("reach_in_training", label, inside)
         if without := sum(int(size.along_loss.isnan().sum()) for size in each):
             yield Scalar(name="without_loss_gradient", unit="examples", value=without)
         yield from examples_used(subject, batches, self.examples)
