@@ -15,6 +15,8 @@ from harness.registry import default_registry
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    (harness .+)$", README, flags=re.MULTILINE)
+SAMPLE = README.partition("before and after training:")[2].partition("Read it like this")[0]
+"""What the first command is said to print."""
 SMALL = {"steps": 2, "batch_size": 4}
 
 
@@ -42,8 +44,12 @@ def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (source,) = re.findall(r"```python\n# gru.py\n(.+?)```", README, flags=re.DOTALL)
     Path("gru.py").write_text(source, encoding="utf-8")
     assert len(COMMANDS) > 8
-    for command in COMMANDS:
-        assert run(command), command
+    printed = {command: run(command) for command in COMMANDS}
+    assert all(printed.values())
+    first = printed["harness run --model lstm --probe grad_reach"]
+    titles = re.findall(r"^    (.+)\n    (?:-+|=+)$", SAMPLE, flags=re.MULTILINE)
+    assert len(titles) > 3
+    assert [title for title in titles if f"\n{title}\n" not in f"\n{first}"] == []
 
 
 @pytest.mark.parametrize("block", re.findall(r"```python\n(import harness\n.+?)```", README, flags=re.DOTALL))
