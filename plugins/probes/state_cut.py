@@ -177,8 +177,7 @@ class StateCut:
         return [replace(full, name=name, mixes=mixes) for name, mixes in parts.items()]
 
     def _chosen(self, layers: Sequence[StateLayer]) -> list[StateLayer]:
-        wanted = {str(self.layer), f"layer {self.layer}"}
-        chosen = [layer for layer in layers if self.layer is None or layer.name in wanted]
+        chosen = [layer for layer in layers if self.layer in (None, layer.layer, layer.name)]
         if not chosen:
             names = ", ".join(layer.name for layer in layers)
             raise Skip(f"state_cut:layer={self.layer}: the model's recurrent layers are {names}")
