@@ -9,8 +9,8 @@ INSTALL := $(BIN)/python -m pip install --quiet
 demo: $(VENV)/installed ## a first answer: does gradient reach through an LSTM?
 	$(BIN)/harness run --model lstm --probe grad_reach
 
-test: $(VENV)/installed ## the tests, benchmarks and long reproductions left out
-	$(BIN)/python -m pytest
+test: $(VENV)/installed ## the tests on up to four cores, benchmarks and long reproductions left out
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
 check: $(VENV)/installed ## lint, format, types, layers
 	$(BIN)/ruff check .
