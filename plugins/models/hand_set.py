@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from harness_plugins.models.stepped import one_pass
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -55,11 +56,7 @@ class HandSet(nn.Module):
         return logits, state, gates
 
     def forward(self, tokens: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time out"]:
-        state, outputs = self.initial_state(len(tokens)), []
-        for x in tokens.unbind(1):
-            logits, state, _ = self.step(x, state)
-            outputs.append(logits)
-        return torch.stack(outputs, 1)
+        return one_pass(self, tokens)
 
 
 class Contraction(HandSet):

@@ -1,7 +1,7 @@
 """Recurrent layers written by hand: each says what one step does, and offers its state."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -9,15 +9,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
+@runtime_checkable
 class Cell(Protocol):
-    """One layer, one step."""
+    """One layer or several, one step."""
 
     def initial_state(self, batch_size: int) -> Any:
         """The state before the first step."""
         ...
 
-    def step(self, x: Float[Tensor, "batch width"], state: Any) -> tuple[Tensor, Any, Mapping[str, Tensor]]:
-        """Output, state and gates."""
+    def step(
+        self, x: Float[Tensor, "batch width"], state: Any
+    ) -> tuple[Tensor, Any, Mapping[str, Tensor] | list[Mapping[str, Tensor]]]:
+        """Output, state and gates; of several layers a list."""
         ...
 
 
@@ -50,8 +53,13 @@ class Stepped(nn.Module):
         return x, states, gates
 
     def forward(self, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time hidden"]:
-        state, outputs = self.initial_state(len(inputs)), []
-        for x in inputs.unbind(1):
-            output, state, _ = self.step(x, state)
-            outputs.append(output)
-        return torch.stack(outputs, 1)
+        return one_pass(self, inputs)
+
+
+def one_pass(cell: Cell, inputs: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time out"]:
+    """The outputs at all positions, step by step."""
+    state, outputs = cell.initial_state(len(inputs)), []
+    for x in inputs.unbind(1):
+        output, state, _ = cell.step(x, state)
+        outputs.append(output)
+    return torch.stack(outputs, 1)
