@@ -8,7 +8,8 @@ A difference is B - A of one seed. The rule of the verdict, which is said only o
   whatever the seed).
 - `better` or `worse`, where it is known which way is good, and otherwise `higher` or `lower`: all seeds differ in one
   direction; or so many of them that a coin would do that in less than 1 of 20 cases (8 of 9, 10 of 12). And the
-  mean difference is more than 2 standard errors, as far as these are known, so that it is not the choice of examples.
+  mean difference goes the same way, by more than 2 standard errors as far as these are known, so that it is not the
+  choice of examples.
 - `no clear difference`: everything else.
 
 Seeds that differ by less than a millionth are taken as the same.
