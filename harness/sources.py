@@ -222,11 +222,13 @@ def text_of(code: type | FunctionType) -> str:
     for file in files:
         linecache.checkcache(file)
         if lines := linecache.getlines(file):
-            for node in reversed(ast.parse("".join(lines)).body):
+            text = "".join(lines)
+            for node in reversed(ast.parse(text).body):
                 if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == code.__qualname__:
                     first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
                     return "".join(lines[first - 1 : node.end_lineno])
-            return "".join(lines)
+            # Python 3.13 keeps the text of `python -c` under the name that all text without a file has
+            return text if code.__name__ in text else ""
     try:
         # without a function there is only the module to ask, and its file may hold something else at that line
         text = "" if files else inspect.getsource(code)

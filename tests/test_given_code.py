@@ -167,6 +167,18 @@ def test_what_cannot_be_given_is_refused(cell: Cell, make: Callable[..., Any], s
     assert not (tmp_path / "run").exists()
 
 
+def test_other_text_is_not_taken_for_that_of_a_class(
+    cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text without a file has one name for all of it, and Python 3.13 keeps that of `python -c` under it."""
+    other = "print('something else')\n"
+    monkeypatch.setitem(linecache.cache, "<string>", (len(other), None, [other], "<string>"))
+    cell(LAYER)
+    hidden = cell(NET.replace("class Net", "class Hidden"), hidden=True)["Hidden"]
+    with pytest.raises(RequestError, match="the text of model 'Hidden' cannot be found"):
+        harness.run(hidden, out=tmp_path / "run")
+
+
 def test_what_can_be_imported_is_found_everywhere(tmp_path: Path) -> None:
     """Under the name that the command line has for it, in worker processes too."""
     name = "harness_plugins.models.lstm:LSTM"
