@@ -16,6 +16,7 @@ SUPPLIED = {
     "task": {"tokenizer"},
     "probe": {"subject"},
     "executor": {"jobs", "limits"},
+    "mixer": {"width"},  # of a backbone, by which it is built
 }
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 

@@ -91,6 +91,15 @@ def source_digest(module: ModuleType) -> str:
 def source_texts(module: ModuleType) -> dict[str, bytes]:
     """The files that `source_digest` is taken of, as they were read: by their package's name and their place in it, and
     by `/` and their place for files of a folder."""
+    return {key: text for key, (_, text) in _found(module).items()}
+
+
+def source_files(module: ModuleType) -> list[Path]:
+    """Where they are."""
+    return [path for path, _ in _found(module).values()]
+
+
+def _found(module: ModuleType) -> dict[str, tuple[Path, bytes]]:
     return _source_texts(module.__name__, Path(getattr(module, "__file__", None) or ""))[0]
 
 
@@ -98,20 +107,20 @@ def _source_digest(name: str, path: Path) -> tuple[str, list[_Place]]:
     found, places = _source_texts(name, path)
     digest = hashlib.sha256()
     for key in sorted(found):
-        digest.update(key.encode() + b"\0" + found[key] + b"\0")
+        digest.update(key.encode() + b"\0" + found[key][1] + b"\0")
     return digest.hexdigest()[:16], places
 
 
-def _source_texts(name: str, path: Path) -> tuple[dict[str, bytes], list[_Place]]:
+def _source_texts(name: str, path: Path) -> tuple[dict[str, tuple[Path, bytes]], list[_Place]]:
     top = name.partition(".")[0]
-    found: dict[str, bytes] = {}
+    found: dict[str, tuple[Path, bytes]] = {}
     places: list[_Place] = []
     if folder := folder_of(name):
         _collect(_Place("", folder.home, folder.texts, folder), path, "", found, places)
     elif path.suffix == ".py":
         _collect(_package(top, path), path, name, found, places)
     else:
-        found[path.name] = path.read_bytes() if path.is_file() else b""
+        found[path.name] = path, path.read_bytes() if path.is_file() else b""
     return found, places
 
 
@@ -124,14 +133,14 @@ def _package(name: str, path: Path) -> _Place:
     return _packages[name]
 
 
-def _collect(place: _Place, path: Path, name: str, found: dict[str, bytes], places: list[_Place]) -> None:
+def _collect(place: _Place, path: Path, name: str, found: dict[str, tuple[Path, bytes]], places: list[_Place]) -> None:
     """Read a module and, from its place, what it imports; nothing is executed to find out."""
     inner = path.relative_to(place.home).as_posix() if path.is_relative_to(place.home) else path.name
     key = f"{place.top}/{inner}"
     text = place.texts(path)
     if text is None or key in found:
         return
-    found[key] = text
+    found[key] = path, text
     if place.top and place not in places:
         places.append(place)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]

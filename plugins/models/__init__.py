@@ -58,6 +58,21 @@ def harness_models() -> Iterator[ModelSpec]:
         "harness_plugins.models.attention_forms:AttentionForms",
         summary="one attention written five ways, from nested loops to the fused kernel; for timing",
     )
+    yield ModelSpec(
+        "backbone",
+        "harness_plugins.models.backbone:Backbone",
+        summary="residual backbone with any mixer: ./my.py:Mixer or one of the models below",
+    )
+    yield ModelSpec(
+        "hybrid",
+        "harness_plugins.models.backbone:Hybrid",
+        summary="residual backbone with two mixers in turn",
+    )
+    yield ModelSpec(
+        "attention",
+        "harness_plugins.models.attention:AttentionModel",
+        summary="softmax attention as a mixer, with no, rotary or ALiBi positions (Vaswani et al., 2017)",
+    )
 
 
 @hookimpl

@@ -124,7 +124,7 @@ def state(case: ModelCase) -> str:
     modules = recurrent_modules(model)
     if not modules:
         raise NotApplicable("it has no recurrent module of torch's and offers no state, so that probes of it skip it")
-    where = next((place(type(each).step) for each in modules.values() if isinstance(each, OffersState)), case.where)
+    where = next((place(each.step) for each in modules.values() if isinstance(each, OffersState)), case.where)
     try:
         layers = states_of(model, case.cast(inputs))
         alone = [states_of(model, case.cast(inputs[row : row + 1])) for row in range(len(inputs))]

@@ -1,0 +1,81 @@
+"""What a backbone is filled with: from how a mixer is written to its code, its arguments and the files it is in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import nn
+
+from harness.arguments import validate
+from harness.capabilities import Capabilities
+from harness.errors import RequestError
+from harness.registry import Entry, default_registry
+from harness.sources import source_files
+from harness.specs import Spec
+from harness.suites import Request
+from harness.targets import Definition, find_entry, load_definition
+
+
+@dataclass(frozen=True)
+class MixerSpec(Spec):
+    """A mixer, named by whoever asks for a backbone; its class takes the `width` and its own arguments by keyword."""
+
+    kind: ClassVar[str] = "mixer"
+
+
+@dataclass(frozen=True)
+class Mixer:
+    """A mixer in use.
+
+    Args:
+        code: its class.
+        arguments: its own arguments, all of them.
+        definition: where it was found; None for one that came as a class.
+    """
+
+    code: type[nn.Module]
+    arguments: Mapping[str, Any]
+    definition: Definition | None = None
+
+    def build(self, width: int) -> nn.Module:
+        """A new one, from the global random state."""
+        return self.code(width=width, **self.arguments)
+
+    def check(self, width: int) -> None:
+        """Raises ValueError if its arguments do not go together, or with this width."""
+        try:
+            Capabilities(self.code).check_arguments(width=width, **self.arguments)
+        except ValueError as error:
+            if self.definition is None:
+                raise
+            raise ValueError(f"mixer {self.definition.entry.spec.name!r}: {error}") from None
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Those in which its code is, of which it was found by name: its module's, and all that this imports from the
+        same folder or package."""
+        return [] if self.definition is None else source_files(self.definition.module)
+
+
+def find_mixer(text: str) -> Mixer:
+    """The mixer that a user has written, as a model is written: `delta_net:key=8`, `./my.py:Mixer:keys=8` or
+    `package.module:Mixer`. A name is that of a model made of one (`model_of`).
+
+    Raises:
+        RequestError: there is none, or it does not take its arguments.
+        PluginError: its code does not load.
+    """
+    request = Request.model_validate(text)
+    found = find_entry(default_registry(), "model", request.name)
+    entry = Entry(MixerSpec(found.spec.name, found.spec.target), found.origin)
+    definition = load_definition(entry)
+    code = getattr(definition.code, "mixer", definition.code)
+    if found.origin.distribution and code is definition.code:
+        raise RequestError(f"mixer {text!r}: the model {request.name!r} is not made of one that could be taken from it")
+    if not isinstance(code, type) or not issubclass(code, nn.Module):
+        raise RequestError(f"mixer {text!r}: {request.name!r} is no class of nn.Module")
+    definition = Definition(entry, code)
+    values = validate(entry, definition.arguments, request.arguments)
+    return Mixer(code, {name: getattr(values, name) for name in definition.arguments.model_fields}, definition)
