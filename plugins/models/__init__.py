@@ -73,6 +73,31 @@ def harness_models() -> Iterator[ModelSpec]:
         "harness_plugins.models.attention:AttentionModel",
         summary="softmax attention as a mixer, with no, rotary or ALiBi positions (Vaswani et al., 2017)",
     )
+    yield ModelSpec(
+        "mamba",
+        "harness_plugins.models.mamba:MambaModel",
+        summary="selective state space, also with negative eigenvalues (Dao and Gu, 2024; Grazzi et al., 2024)",
+    )
+    yield ModelSpec(
+        "min_gru",
+        "harness_plugins.models.min_rnn:MinGRUModel",
+        summary="GRU whose gates do not see the state, in one pass (Feng et al., 2024)",
+    )
+    yield ModelSpec(
+        "min_lstm",
+        "harness_plugins.models.min_rnn:MinLSTMModel",
+        summary="LSTM whose gates do not see the state, in one pass (Feng et al., 2024)",
+    )
+    yield ModelSpec(
+        "m_lstm",
+        "harness_plugins.models.m_lstm:MLSTMModel",
+        summary="matrix memory with an exponential input gate (xLSTM; Beck et al., 2024)",
+    )
+    yield ModelSpec(
+        "hyena",
+        "harness_plugins.models.hyena:HyenaModel",
+        summary="gated convolution as long as the sequence (Poli et al., 2023)",
+    )
 
 
 @hookimpl

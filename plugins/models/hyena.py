@@ -3,7 +3,7 @@
 import math
 
 import torch
-from harness_plugins.models.backbone import ShortConvolution
+from harness_plugins.models.backbone import ShortConvolution, model_of
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -77,3 +77,6 @@ def convolved(
     single = torch.promote_types(x.dtype, torch.float32)  # there is none of half precision
     spectrum = torch.fft.rfft(x.to(single), size) * torch.fft.rfft(filters.to(single), size)
     return torch.fft.irfft(spectrum, size)[..., :time].to(x.dtype)
+
+
+HyenaModel = model_of(Hyena)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from harness_plugins.models.backbone import model_of
 from harness_plugins.models.scan import decayed_attention
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -99,3 +100,6 @@ class MLSTM(nn.Module):
 def with_ones(v: Float[Tensor, "*at value"]) -> Float[Tensor, "*at _"]:
     """The values with a 1 behind them: what is written beside them is the normaliser."""
     return F.pad(v, (0, 1), value=1.0)
+
+
+MLSTMModel = model_of(MLSTM)

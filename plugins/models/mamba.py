@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from harness_plugins.models.backbone import model_of
 from harness_plugins.models.scan import decayed_attention
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -98,3 +99,6 @@ class Mamba(nn.Module):
         y = (y + self.skip[:, None] * x).flatten(-2)
         outputs: Tensor = self.outputs(self.norm(y * F.silu(z)))
         return outputs
+
+
+MambaModel = model_of(Mamba)

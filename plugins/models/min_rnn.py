@@ -1,6 +1,7 @@
 """Recurrent cells whose gates do not see the state, as mixers: all positions at once."""
 
 import torch.nn.functional as F
+from harness_plugins.models.backbone import model_of
 from harness_plugins.models.scan import linear_scan
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -95,3 +96,7 @@ class MinLSTM(MinRNN):
 
     def parts(self, gates: dict[str, Tensor]) -> tuple[Float[Tensor, "*at hidden"], Float[Tensor, "*at hidden"]]:
         return gates["forget"], gates["input"] * gates["candidate"]
+
+
+MinGRUModel = model_of(MinGRU)
+MinLSTMModel = model_of(MinLSTM)
