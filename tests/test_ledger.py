@@ -47,6 +47,29 @@ def test_recurrent_layers_are_counted(model: str, parameters: int) -> None:
     assert found.parameters["recurrence"] == parameters
 
 
+class PositionsAndTokens(nn.Module):
+    """A net of positions, whose inputs need no gradient, beside the embedding of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(64, 8)
+        self.of_positions = nn.Sequential(nn.Linear(1, 16), nn.Linear(16, 8))
+        self.mixed = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 64)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        positions = torch.arange(tokens.shape[1], dtype=torch.float32, device=tokens.device)
+        logits: Tensor = self.out(self.mixed(self.embedding(tokens)) * self.of_positions(positions[:, None]))
+        return logits
+
+
+def test_a_net_of_positions_is_not_given_what_others_do() -> None:
+    found = count(PositionsAndTokens(), WORDS, 4)
+    assert found.forward["feed-forward"] == 2 * 4 * (1 * 16 + 16 * 8 + 8 * 8)
+    assert found.forward["output"] == 2 * 4 * 8 * 64
+    assert found.training == {part: 3 * operations for part, operations in found.forward.items()}
+
+
 @pytest.mark.parametrize(("heads", "length"), [(1, 20), (4, 500)])
 def test_operations_of_a_transformer_are_those_of_the_formula(heads: int, length: int) -> None:
     d, layers = 32, 3

@@ -143,7 +143,8 @@ def _quadratic(at: Mapping[int, Flops], through: Sequence[int], x: int) -> Flops
 
 
 def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], backward: bool) -> Flops:
-    with _step_by_step(), torch.enable_grad(), _counter() as counter:  # without gradients PyTorch fuses whole layers
+    # without gradients PyTorch fuses whole layers
+    with _step_by_step(), torch.enable_grad(), _differentiable_inputs(), _counter() as counter:
         outputs: Tensor = model(inputs)
         if backward:
             outputs.sum().backward()
@@ -162,6 +163,26 @@ def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], back
     for kind, operations in rest.items():
         found[MIXING if kind in _OF_ACTIVATIONS else left] += operations
     return found
+
+
+@contextmanager
+def _differentiable_inputs() -> Iterator[None]:
+    """The counter of PyTorch takes a module's backward pass for over when its inputs have their gradients, and never
+    where they need none: what reads positions or constants would be given all that comes after."""
+
+    def differentiable(module: nn.Module, given: tuple[Any, ...]) -> Any:
+        return tuple(
+            each.detach().requires_grad_().clone()
+            if isinstance(each, Tensor) and each.is_floating_point() and not each.requires_grad
+            else each
+            for each in given
+        )
+
+    hook = nn.modules.module.register_module_forward_pre_hook(differentiable)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _counter() -> FlopCounterMode:

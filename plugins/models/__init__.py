@@ -71,7 +71,22 @@ def harness_models() -> Iterator[ModelSpec]:
     yield ModelSpec(
         "attention",
         "harness_plugins.models.attention:AttentionModel",
-        summary="softmax attention as a mixer, with no, rotary or ALiBi positions (Vaswani et al., 2017)",
+        summary="softmax attention in the backbone, with no, rotary or ALiBi positions (Vaswani et al., 2017)",
+    )
+    yield ModelSpec(
+        "window_attention",
+        "harness_plugins.models.attention:WindowAttentionModel",
+        summary="attention to the last positions alone (Beltagy et al., 2020)",
+    )
+    yield ModelSpec(
+        "linear_attention",
+        "harness_plugins.models.linear_attention:LinearAttentionModel",
+        summary="attention as a sum of outer products, which may fade (Katharopoulos et al., 2020)",
+    )
+    yield ModelSpec(
+        "delta_net",
+        "harness_plugins.models.delta_net:DeltaNetModel",
+        summary="linear attention that writes what is not there yet (Schlag et al., 2021; Yang et al., 2024)",
     )
     yield ModelSpec(
         "mamba",

@@ -1,11 +1,15 @@
 """Softmax attention as a mixer: over all earlier positions, or over a window of the last ones."""
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
 from harness_plugins.models.gpt import alibi, rotate, rotations
-from jaxtyping import Float
+from harness_plugins.models.heads import check_heads
+from jaxtyping import Bool, Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
@@ -16,10 +20,11 @@ class Attention(nn.Module):
     """Causal multi-head attention (A. Vaswani et al., "Attention is all you need", 2017, section 3.2).
 
     Args:
-        width: of what comes in and goes out.
-        heads: they share the width equally.
-        position: how a score knows the distance of its key: not at all, by turning queries and keys (`rope`, Su et al.,
-            2021), or by falling with it (`alibi`, Press et al., 2022).
+        width: of what comes in and goes out; the heads share it equally.
+        heads: each with its own pattern.
+        position: how a score knows the distance to its key. `none`: not at all. `rope`: queries and keys turn with
+            their position (J. Su et al., "RoFormer", 2021). `alibi`: scores fall linearly with it (O. Press et al.,
+            "Train short, test long", 2022).
     """
 
     def __init__(self, width: int, *, heads: PositiveInt = 2, position: Position = "none") -> None:
@@ -31,23 +36,90 @@ class Attention(nn.Module):
 
     @staticmethod
     def check_arguments(*, width: int, heads: int, position: Position, **others: Any) -> None:
-        """Refuse widths that the heads cannot share."""
-        if width % heads:
-            raise ValueError(f"the heads share d_model equally, but d_model={width} is not divisible by heads={heads}")
+        """Refuse widths that the heads cannot share, or rotary positions cannot turn."""
+        check_heads(width, heads)
         if position == "rope" and width // heads % 2:
-            raise ValueError(f"rope turns pairs of features, but a head has {width // heads} of them, an odd number")
+            raise ValueError(
+                f"rope turns pairs of features, but d_model={width} with heads={heads} gives each head "
+                f"{width // heads}, an odd number; use d_model={width + heads} or another position"
+            )
 
-    def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
-        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
-        bias = None
+    def parts(self, x: Float[Tensor, "batch *time width"]) -> Float[Tensor, "3 batch head *time d_head"]:
+        """Queries, keys and values."""
+        return self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim((-3, -2), (0, 2))
+
+    def attend(
+        self,
+        q: Float[Tensor, "batch head query d_head"],
+        k: Float[Tensor, "batch head key d_head"],
+        v: Float[Tensor, "batch head key d_head"],
+        seen: Bool[Tensor, "*_ query key"] | None = None,
+    ) -> Float[Tensor, "batch query width"]:
+        """What the last positions, as queries, get of all.
+
+        Args:
+            q: of the last positions.
+            k: of all; only their distance to the query matters.
+            v: of all.
+            seen: which of them a query sees; if it is not said, there are as many queries as keys, and all keys up to
+                the query are seen.
+        """
+        bias, queries, keys = None, q.shape[-2], k.shape[-2]
         if self.position == "rope":
-            turn = rotations(x.shape[1], q.shape[-1], like=x)
-            q, k = rotate(q, turn), rotate(k, turn)
+            turn = rotations(keys, q.shape[-1], like=q)
+            q, k = rotate(q, turn[keys - queries :]), rotate(k, turn)
         elif self.position == "alibi":
-            bias = alibi(x.shape[1], self.heads, like=x)
+            bias = alibi(keys, self.heads, like=q)[..., keys - queries :, :]
+        if seen is not None:
+            bias = seen if bias is None else bias.where(seen, -math.inf)
         mixed = F.scaled_dot_product_attention(q, k, v, bias, is_causal=bias is None)
         y: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return y
 
+    def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        return self.attend(*self.parts(x))
+
+
+class WindowAttention(Attention):
+    """Attention to the last positions alone (I. Beltagy et al., "Longformer", 2020, section 3.1; A. Q. Jiang et al.,
+    "Mistral 7B", 2023). Their keys and values are its state. One pass computes all scores and masks those outside of
+    the window, so that probes see a whole pattern: time grows with the square of the length.
+
+    Args:
+        width: of what comes in and goes out; the heads share it equally.
+        window: positions that a query sees, its own included.
+        heads: each with its own pattern.
+        position: how a score knows the distance to its key; as for `attention`.
+    """
+
+    def __init__(
+        self, width: int, *, window: PositiveInt = 16, heads: PositiveInt = 2, position: Position = "none"
+    ) -> None:
+        super().__init__(width, heads=heads, position=position)
+        self.window = window
+
+    def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        places = torch.arange(x.shape[1], device=x.device)
+        distance = places[:, None] - places
+        return self.attend(*self.parts(x), (distance >= 0) & (distance < self.window))
+
+    def initial_state(self, batch_size: int) -> dict[str, Tensor]:
+        """Keys and values of the positions before the next, and which of them there are: none."""
+        weight, before = self.out.weight, self.window - 1
+        nothing = weight.new_zeros(2, batch_size, self.heads, before, len(weight) // self.heads)
+        there = torch.zeros(batch_size, before, dtype=torch.bool, device=weight.device)
+        return {"keys": nothing[0], "values": nothing[1], "there": there}
+
+    def step(
+        self, x: Float[Tensor, "batch width"], state: dict[str, Tensor]
+    ) -> tuple[Float[Tensor, "batch width"], dict[str, Tensor], Mapping[str, Tensor]]:
+        """One position, which drives out the oldest."""
+        q, k, v = (each[:, :, None] for each in self.parts(x))
+        keys, values = torch.cat((state["keys"], k), 2), torch.cat((state["values"], v), 2)
+        there = F.pad(state["there"], (0, 1), value=True)
+        y = self.attend(q, keys, values, there[:, None, None])[:, 0]
+        return y, {"keys": keys[:, :, 1:], "values": values[:, :, 1:], "there": there[:, 1:]}, {}
+
 
 AttentionModel = model_of(Attention)
+WindowAttentionModel = model_of(WindowAttention)

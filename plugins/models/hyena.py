@@ -24,6 +24,7 @@ class Hyena(nn.Module):
     A step would need all positions before it, so that there is no state to offer.
 
     Args:
+        width: of what comes in and goes out.
         horizon: the distance in tokens over which the slowest window falls to 1/e.
         bands: frequencies of the sines and cosines of the distance that the net sees: 1, 2, ... in a horizon.
         hidden: width of the net.
@@ -51,7 +52,8 @@ class Hyena(nn.Module):
         angles = 2 * math.pi / self.horizon * distance[:, None] * torch.arange(1, self.bands + 1).to(rates)
         seen = torch.cat((distance[:, None] / self.horizon, angles.sin(), angles.cos()), -1)
         window = (2 * rates).sqrt() * (-rates * distance[:, None]).exp()
-        return (self.net(seen) * window).mT
+        filters: Tensor = (self.net(seen) * window).mT
+        return filters
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         q, k, v = self.short(self.inputs(x)).chunk(3, -1)
@@ -76,7 +78,8 @@ def convolved(
     size = 2 ** math.ceil(math.log2(2 * time))  # of which transforms are fast
     single = torch.promote_types(x.dtype, torch.float32)  # there is none of half precision
     spectrum = torch.fft.rfft(x.to(single), size) * torch.fft.rfft(filters.to(single), size)
-    return torch.fft.irfft(spectrum, size)[..., :time].to(x.dtype)
+    found: Tensor = torch.fft.irfft(spectrum, size)[..., :time]
+    return found.to(x.dtype)
 
 
 HyenaModel = model_of(Hyena)

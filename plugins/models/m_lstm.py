@@ -5,6 +5,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
+from harness_plugins.models.heads import check_heads
 from harness_plugins.models.scan import decayed_attention
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -24,13 +25,13 @@ class MLSTM(nn.Module):
     convolution that the paper puts before q and k is that of the backbone, `short=4`.
 
     Args:
-        heads: matrices; they share the width equally.
+        width: of what comes in and goes out; the heads share it equally as values.
+        heads: matrices.
         key: numbers of a key in each head; None for as many as values have.
     """
 
     def __init__(self, width: int, *, heads: PositiveInt = 2, key: PositiveInt | None = None) -> None:
         super().__init__()
-        self.check_arguments(width=width, heads=heads)
         self.heads = heads
         self.key = key or width // heads
         self.sizes = [heads * self.key, heads * self.key, width, width]
@@ -44,11 +45,8 @@ class MLSTM(nn.Module):
 
     @staticmethod
     def check_arguments(*, width: int, heads: int, **others: Any) -> None:
-        """Refuse widths that the heads cannot share."""
-        if width % heads:
-            raise ValueError(
-                f"the heads share the width equally, but {width} is not divisible by heads={heads}; use another number"
-            )
+        """Refuse a width that the heads cannot share."""
+        check_heads(width, heads)
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         q, k, v, o, enter, forget = self.projected(x)

@@ -25,6 +25,7 @@ class Mamba(nn.Module):
     within [0.001, 0.1], as the authors have them.
 
     Args:
+        width: of what comes in and goes out.
         state: numbers of the state for each feature of x: the length of B and C.
         heads: what shares a factor; x is divided among them.
         expand: width of x and z, in multiples of what comes in.
@@ -43,7 +44,6 @@ class Mamba(nn.Module):
         negative: bool = False,
     ) -> None:
         super().__init__()
-        self.check_arguments(width=width, heads=heads, expand=expand)
         self.inner = expand * width
         self.size = state
         self.heads = heads

@@ -58,6 +58,7 @@ class MinGRU(MinRNN):
     L. Feng et al., "Were RNNs all we needed?", 2024, section 3.1; z is the share that stays, as in PyTorch's GRU.
 
     Args:
+        width: of what comes in and goes out.
         expand: width of the state h, in multiples of what comes in.
     """
 
@@ -83,6 +84,7 @@ class MinLSTM(MinRNN):
     L. Feng et al., "Were RNNs all we needed?", 2024, section 3.2.
 
     Args:
+        width: of what comes in and goes out.
         expand: width of the state h, in multiples of what comes in.
     """
 

@@ -65,12 +65,14 @@ def decayed_attention(
     size = math.ceil(time / chunks)
 
     def in_chunks(x: Tensor) -> Float[Tensor, "batch chunk head time width"]:
-        return F.pad(x, (0, 0, 0, 0, 0, chunks * size - time)).unflatten(1, (chunks, size)).transpose(2, 3)
+        padded: Tensor = F.pad(x, (0, 0, 0, 0, 0, chunks * size - time))
+        cut: Tensor = padded.unflatten(1, (chunks, size))
+        return cut.transpose(2, 3)
 
     q, k, v = in_chunks(queries), in_chunks(keys), in_chunks(values)
     a = in_chunks(factors[..., None])
     kept = products(a.flatten(0, 2).squeeze(-1)).view(*a.shape[:-1], size)
-    y = (q @ k.mT * kept) @ v
+    y: Tensor = (q @ k.mT * kept) @ v
     if chunks > 1:
         since_start = kept[..., :1] * a[..., :1, :]
         written = (k * kept[..., -1, :, None]).mT @ v
@@ -92,7 +94,7 @@ class _Scan(torch.autograd.Function):
         return states
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         links, states = ctx.saved_tensors
         of_inputs: Tensor = _Scan.apply(links, grad, not ctx.reverse)
         earlier, later = (of_inputs, states) if ctx.reverse else (states, of_inputs)

@@ -1,0 +1,67 @@
+"""A sequence in chunks, for layers whose state is a matrix: parallel inside a chunk, one step from chunk to chunk."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+CHUNK = 32
+"""Positions of a chunk. Work inside grows with the square of it, and steps between chunks with its inverse."""
+
+
+def in_chunks(x: Float[Tensor, "batch time head *width"], size: int) -> Float[Tensor, "chunk batch head place *width"]:
+    """Cut the time into chunks, the last one filled up with zeros."""
+    batch, time, *rest = x.shape
+    chunks = math.ceil(time / size)
+    padded = F.pad(x.flatten(2), (0, 0, 0, chunks * size - time))
+    return padded.view(batch, chunks, size, *rest).movedim((1, 2), (0, 3))
+
+
+def in_one(chunks: Float[Tensor, "chunk batch head place width"], time: int) -> Float[Tensor, "batch time head width"]:
+    """The inverse of `in_chunks`."""
+    whole = chunks.movedim((0, 3), (1, 2))
+    return whole.flatten(1, 2)[:, :time]
+
+
+def not_after(size: int, device: torch.device) -> Bool[Tensor, "place place"]:
+    """Whether the second place of a chunk is not after the first."""
+    return torch.ones(size, size, dtype=torch.bool, device=device).tril()
+
+
+def decayed_sums(
+    q: Float[Tensor, "batch time head key"],
+    k: Float[Tensor, "batch time head key"],
+    v: Float[Tensor, "batch time head value"],
+    log_decay: Float[Tensor, "batch time head"] | None = None,
+    size: int = CHUNK,
+) -> Float[Tensor, "batch time head value"]:
+    """y_t = q_t S_t with S_t = exp(log_decay_t) S_{t-1} + k_t' v_t and S_0 = 0; all decays are 1 if none is given.
+
+    In each chunk y = (q k' * D) v + d q S, where S is the state before it, and D and d say what decays between two
+    places, and from the chunk's beginning to a place (Y. Sun et al., "Retentive network", 2023, section 2.3). Decays
+    are multiplied as sums of their logarithms, which are not above 0, so that nothing overflows.
+    """
+    batch, time, heads, width = q.shape
+    size = min(size, time)
+    queries, keys, values = (in_chunks(each, size) for each in (q, k, v))
+    seen = not_after(size, q.device)
+    state = q.new_zeros(batch, heads, width, v.shape[-1])
+    outputs = []
+    if log_decay is None:
+        inside = ((queries @ keys.mT) * seen) @ values
+        added = keys.mT @ values
+        for query, within, own in zip(queries, inside, added, strict=True):
+            outputs.append(within + query @ state)
+            state = state + own
+    else:
+        total = in_chunks(log_decay.to(torch.promote_types(q.dtype, torch.float32)), size).cumsum(-1)
+        between = (total[..., :, None] - total[..., None, :]).masked_fill(~seen, -math.inf).exp().to(q.dtype)
+        start, end = total.exp()[..., None].to(q.dtype), (total[..., -1:] - total).exp()[..., None].to(q.dtype)
+        inside = ((queries @ keys.mT) * between) @ values
+        added = (end * keys).mT @ values
+        for query, within, own, through in zip(start * queries, inside, added, start[..., -1:, :], strict=True):
+            outputs.append(within + query @ state)
+            state = through * state + own
+    return in_one(torch.stack(outputs), time)
