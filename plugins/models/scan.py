@@ -65,8 +65,9 @@ def decayed_attention(
     size = math.ceil(time / chunks)
 
     def in_chunks(x: Tensor) -> Float[Tensor, "batch chunk head time width"]:
-        padded: Tensor = F.pad(x, (0, 0, 0, 0, 0, chunks * size - time))
-        cut: Tensor = padded.unflatten(1, (chunks, size))
+        if chunks * size > time:
+            x = F.pad(x, (0, 0, 0, 0, 0, chunks * size - time))
+        cut: Tensor = x.unflatten(1, (chunks, size))
         return cut.transpose(2, 3)
 
     q, k, v = in_chunks(queries), in_chunks(keys), in_chunks(values)
