@@ -46,7 +46,9 @@ class Attention(nn.Module):
 
     def parts(self, x: Float[Tensor, "batch *time width"]) -> Float[Tensor, "3 batch head *time d_head"]:
         """Queries, keys and values."""
-        return self.qkv(x).unflatten(-1, (3, self.heads, -1)).movedim((-3, -2), (0, 2))
+        whole = self.qkv(x).unflatten(-1, (3, self.heads, -1))
+        parts: Tensor = whole.movedim((-3, -2), (0, 2))
+        return parts
 
     def attend(
         self,
@@ -101,7 +103,8 @@ class WindowAttention(Attention):
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         places = torch.arange(x.shape[1], device=x.device)
         distance = places[:, None] - places
-        return self.attend(*self.parts(x), (distance >= 0) & (distance < self.window))
+        q, k, v = self.parts(x)
+        return self.attend(q, k, v, (distance >= 0) & (distance < self.window))
 
     def initial_state(self, batch_size: int) -> dict[str, Tensor]:
         """Keys and values of the positions before the next, and which of them there are: none."""

@@ -99,7 +99,7 @@ class Block(nn.Module):
             y = self.short(y)
         return self.add(x, self.mixer(y))
 
-    def add(self, x: Float[Tensor, "*_ d_model"], y: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ d_model"]:
+    def add(self, x: Float[Tensor, "*_ d_model"], y: Any) -> Float[Tensor, "*_ d_model"]:
         """The input, what the mixer makes of it, and what the feed-forward net makes of both.
 
         Raises:

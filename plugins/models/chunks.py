@@ -43,25 +43,22 @@ def decayed_sums(
     places, and from the chunk's beginning to a place (Y. Sun et al., "Retentive network", 2023, section 2.3). Decays
     are multiplied as sums of their logarithms, which are not above 0, so that nothing overflows.
     """
-    batch, time, heads, width = q.shape
+    time = q.shape[1]
     size = min(size, time)
     queries, keys, values = (in_chunks(each, size) for each in (q, k, v))
     seen = not_after(size, q.device)
-    state = q.new_zeros(batch, heads, width, v.shape[-1])
-    outputs = []
+    scores = queries @ keys.mT
     if log_decay is None:
-        inside = ((queries @ keys.mT) * seen) @ values
-        added = keys.mT @ values
-        for query, within, own in zip(queries, inside, added, strict=True):
-            outputs.append(within + query @ state)
-            state = state + own
+        weights, kept = scores * seen, torch.ones_like(scores[..., :1, :1])
     else:
         total = in_chunks(log_decay.to(torch.promote_types(q.dtype, torch.float32)), size).cumsum(-1)
         between = (total[..., :, None] - total[..., None, :]).masked_fill(~seen, -math.inf).exp().to(q.dtype)
         start, end = total.exp()[..., None].to(q.dtype), (total[..., -1:] - total).exp()[..., None].to(q.dtype)
-        inside = ((queries @ keys.mT) * between) @ values
-        added = (end * keys).mT @ values
-        for query, within, own, through in zip(start * queries, inside, added, start[..., -1:, :], strict=True):
-            outputs.append(within + query @ state)
-            state = through * state + own
-    return in_one(torch.stack(outputs), time)
+        weights, kept = scores * between, start[..., -1:, :]
+        queries, keys = start * queries, end * keys
+    added = keys.mT @ values
+    state, states = torch.zeros_like(added[0]), []
+    for through, new in zip(kept, added, strict=True):
+        states.append(state)
+        state = through * state + new
+    return in_one(weights @ values + queries @ torch.stack(states), time)

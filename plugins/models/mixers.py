@@ -74,8 +74,12 @@ def find_mixer(text: str) -> Mixer:
     code = getattr(definition.code, "mixer", definition.code)
     if found.origin.distribution and code is definition.code:
         raise RequestError(f"mixer {text!r}: the model {request.name!r} is not made of one that could be taken from it")
-    if not isinstance(code, type) or not issubclass(code, nn.Module):
-        raise RequestError(f"mixer {text!r}: {request.name!r} is no class of nn.Module")
     definition = Definition(entry, code)
+    if not (isinstance(code, type) and issubclass(code, nn.Module) and "width" in definition.takes):
+        raise RequestError(
+            f"mixer {text!r}: a mixer is an nn.Module whose constructor takes the number of features as `width`, and "
+            f"{request.name!r} is none"
+        )
     values = validate(entry, definition.arguments, request.arguments)
-    return Mixer(code, {name: getattr(values, name) for name in definition.arguments.model_fields}, definition)
+    arguments = {name: getattr(values, name) for name in definition.arguments.model_fields}
+    return Mixer(code, arguments | (values.model_extra or {}), definition)
