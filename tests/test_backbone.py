@@ -37,6 +37,11 @@ STEPPED = [
     "linear_attention:decay=learned,short=1",
     "delta_net:heads=1",
     "delta_net:negative=true,key=4,short=4",
+    "mamba:heads=2,state=3",
+    "mamba:negative=true,short=4",
+    "min_gru",
+    "min_lstm:expand=3",
+    "m_lstm:heads=4,key=3",
     "hybrid:first=delta_net,second=window_attention:window=3,layers=3",
 ]
 """Models that offer their state, one for each way through their code."""

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+from harness_plugins.models.chunks import decayed_sums
 from harness_plugins.models.hyena import convolved
 from harness_plugins.models.m_lstm import MLSTM
 from harness_plugins.models.mamba import Mamba
 from harness_plugins.models.min_rnn import MinGRU, MinLSTM
-from harness_plugins.models.scan import decayed_attention, linear_scan, products
+from harness_plugins.models.scan import linear_scan, products
 from torch import Tensor, nn
 
 LENGTHS = [1, 2, 3, 31, 32, 33, 64, 65]
@@ -72,23 +73,7 @@ def test_chunks_change_nothing(shared: bool) -> None:
         states = looped(factors[..., None, None], k[..., :, None] * v[..., None, :])
         expected = (q[..., None, :] @ states).squeeze(-2)
         for chunk in (1, 8, 32):
-            torch.testing.assert_close(decayed_attention(q, k, v, factors, chunk=chunk), expected)
-
-
-@mixers
-def test_one_pass_is_step_by_step(mixer: type[nn.Module], arguments: dict[str, Any]) -> None:
-    """With weights far from their small beginnings, at lengths around the borders of chunks."""
-    layer: Any = mixer(width=8, **arguments).double()
-    for parameter in layer.parameters():
-        parameter.data += 0.3 * torch.randn_like(parameter)
-    x = torch.randn(3, max(LENGTHS), 8, dtype=torch.float64)
-    state, outputs = layer.initial_state(3), []
-    for each in x.unbind(1):
-        y, state, _ = layer.step(each, state)
-        outputs.append(y)
-    expected = torch.stack(outputs, 1)
-    for time in LENGTHS:
-        torch.testing.assert_close(layer(x[:, :time]), expected[:, :time])
+            torch.testing.assert_close(decayed_sums(q, k, v, factors, chunk), expected)
 
 
 @mixers

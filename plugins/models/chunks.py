@@ -4,6 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from harness_plugins.models.scan import linear_scan, products
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -31,34 +32,36 @@ def not_after(size: int, device: torch.device) -> Bool[Tensor, "place place"]:
 
 
 def decayed_sums(
-    q: Float[Tensor, "batch time head key"],
-    k: Float[Tensor, "batch time head key"],
+    q: Float[Tensor, "batch time #head key"],
+    k: Float[Tensor, "batch time #head key"],
     v: Float[Tensor, "batch time head value"],
-    log_decay: Float[Tensor, "batch time head"] | None = None,
+    decay: Float[Tensor, "batch time head"] | None = None,
     size: int = CHUNK,
 ) -> Float[Tensor, "batch time head value"]:
-    """y_t = q_t S_t with S_t = exp(log_decay_t) S_{t-1} + k_t' v_t and S_0 = 0; all decays are 1 if none is given.
+    """y_t = q_t S_t with S_t = decay_t S_{t-1} + k_t' v_t and S_0 = 0; all decays are 1 if none is given. They may be
+    negative or 0, and more precise than the rest. Queries and keys are those of each head, or one for all.
 
     In each chunk y = (q k' * D) v + d q S, where S is the state before it, and D and d say what decays between two
-    places, and from the chunk's beginning to a place (Y. Sun et al., "Retentive network", 2023, section 2.3). Decays
-    are multiplied as sums of their logarithms, which are not above 0, so that nothing overflows.
+    places, and from the chunk's beginning to a place (Y. Sun et al., "Retentive network", 2023, section 2.3; T. Dao and
+    A. Gu, "Transformers are SSMs", 2024, section 6).
     """
     time = q.shape[1]
     size = min(size, time)
     queries, keys, values = (in_chunks(each, size) for each in (q, k, v))
-    seen = not_after(size, q.device)
     scores = queries @ keys.mT
-    if log_decay is None:
-        weights, kept = scores * seen, torch.ones_like(scores[..., :1, :1])
+    if decay is None:
+        weights, kept = scores * not_after(size, q.device), torch.ones_like(scores[..., :1, :1])
     else:
-        total = in_chunks(log_decay.to(torch.promote_types(q.dtype, torch.float32)), size).cumsum(-1)
-        between = (total[..., :, None] - total[..., None, :]).masked_fill(~seen, -math.inf).exp().to(q.dtype)
-        start, end = total.exp()[..., None].to(q.dtype), (total[..., -1:] - total).exp()[..., None].to(q.dtype)
+        factors = in_chunks(decay, size)
+        between = products(factors.flatten(0, 2)).view(*factors.shape, size)
+        start = (between[..., :1] * factors[..., :1, None]).to(v.dtype)
+        between = between.to(v.dtype)
         weights, kept = scores * between, start[..., -1:, :]
-        queries, keys = start * queries, end * keys
-    added = keys.mT @ values
-    state, states = torch.zeros_like(added[0]), []
-    for through, new in zip(kept, added, strict=True):
-        states.append(state)
-        state = through * state + new
-    return in_one(weights @ values + queries @ torch.stack(states), time)
+        queries, keys = start * queries, between[..., -1, :, None] * keys
+    inside = weights @ values
+    if time <= size:
+        return in_one(inside, time)
+    added = keys[:-1].mT @ values[:-1]
+    states = linear_scan(kept[:-1].transpose(0, 1), added.transpose(0, 1)).transpose(0, 1)
+    onward = queries[1:] @ states
+    return in_one(torch.cat((inside[:1], inside[1:] + onward)), time)

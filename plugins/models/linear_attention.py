@@ -55,14 +55,15 @@ class LinearAttention(nn.Module):
         q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
         return F.elu(q) + 1, F.elu(k) + 1, F.pad(v, (0, 1), value=1.0)
 
-    def log_decay(self, x: Float[Tensor, "*_ width"]) -> Float[Tensor, "*_ head"] | None:
-        """log a_t of each head; None where all are 1."""
+    def decays(self, x: Float[Tensor, "*_ width"]) -> Float[Tensor, "*_ head"] | None:
+        """a_t of each head, in float32 at least, since they are near 1; None where all are 1."""
+        exact = torch.promote_types(x.dtype, torch.float32)
         if self.gate is not None:
-            return F.logsigmoid(self.gate(x)) / SLOW
+            return (F.logsigmoid(self.gate(x).to(exact)) / SLOW).exp()
         if self.decay == "none":
             return None
-        exponents = torch.linspace(5, 12, self.heads, device=x.device)
-        return torch.log1p(-(2.0**-exponents)).to(x.dtype).expand(*x.shape[:-1], -1)
+        exponents = torch.linspace(5, 12, self.heads, dtype=exact, device=x.device)
+        return (1 - 2.0**-exponents).expand(*x.shape[:-1], -1)
 
     def read_out(self, sums: Float[Tensor, "*_ head value"]) -> Float[Tensor, "*_ width"]:
         """The weighted means of values, and what is made of them."""
@@ -70,7 +71,7 @@ class LinearAttention(nn.Module):
         return y
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
-        return self.read_out(decayed_sums(*self.parts(x), self.log_decay(x)))
+        return self.read_out(decayed_sums(*self.parts(x), self.decays(x)))
 
     def initial_state(self, batch_size: int) -> Float[Tensor, "batch head key value"]:
         """Nothing seen; the last column is z."""
@@ -83,11 +84,11 @@ class LinearAttention(nn.Module):
     ) -> tuple[Float[Tensor, "batch width"], Float[Tensor, "batch head key value"], Mapping[str, Tensor]]:
         """One position; a learned decay is the gate `forget`."""
         q, k, v = self.parts(x)
-        log_decay = self.log_decay(x)
-        if log_decay is not None:
-            state = log_decay.exp()[..., None, None] * state
+        decays = self.decays(x)
+        if decays is not None:
+            state = decays[..., None, None].to(state.dtype) * state
         state = state + k[..., None] * v[..., None, :]
-        gates = {} if self.gate is None or log_decay is None else {"forget": log_decay.exp()}
+        gates = {} if self.gate is None or decays is None else {"forget": decays}
         return self.read_out(torch.einsum("bhk,bhkv->bhv", q, state)), state, gates
 
 

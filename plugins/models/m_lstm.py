@@ -5,8 +5,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
+from harness_plugins.models.chunks import decayed_sums
 from harness_plugins.models.heads import check_heads
-from harness_plugins.models.scan import decayed_attention
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class MLSTM(nn.Module):
         largest = largest.detach()
         before = F.pad(largest[:, :-1], (0, 0, 1, 0))
         k = (enter - largest).exp()[..., None] * k
-        both = decayed_attention(q, k, with_ones(v), (kept + before - largest).exp())
+        both = decayed_sums(q, k, with_ones(v), (kept + before - largest).exp())
         return self.read(both, largest, o)
 
     def initial_state(self, batch_size: int) -> dict[str, Tensor]:

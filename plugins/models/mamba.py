@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
-from harness_plugins.models.scan import decayed_attention
+from harness_plugins.models.chunks import decayed_sums
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
@@ -67,7 +67,7 @@ class Mamba(nn.Module):
 
     def forward(self, u: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         z, x, b, c, dt, a = self.selected(u)
-        y = decayed_attention(c[..., None, :], b[..., None, :], dt[..., None] * x, a)
+        y = decayed_sums(c[..., None, :], b[..., None, :], dt[..., None] * x, a)
         return self.gated(y, x, z)
 
     def initial_state(self, batch_size: int) -> Float[Tensor, "batch head state feature"]:

@@ -7,11 +7,9 @@ input and not on the state. Sums and products of the factors are all that is com
 division, so that factors may be negative or 0, and nothing overflows at any length as long as they are within [-1, 1].
 """
 
-import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -36,50 +34,6 @@ def products(factors: Float[Tensor, "batch time ..."]) -> Float[Tensor, "batch t
     ones = torch.eye(time, dtype=factors.dtype, device=factors.device)
     ones = ones.view(time, *(1 for _ in factors.shape[2:]), time)
     return linear_scan(factors[..., None], ones.expand(*factors.shape, time))
-
-
-def decayed_attention(
-    queries: Float[Tensor, "batch time #head key"],
-    keys: Float[Tensor, "batch time #head key"],
-    values: Float[Tensor, "batch time head value"],
-    factors: Float[Tensor, "batch time head"],
-    *,
-    chunk: int = 32,
-) -> Float[Tensor, "batch time head value"]:
-    """Linear attention that forgets: each head's state is a matrix, multiplied by one number at each step.
-
-        S_t = factors_t S_{t-1} + keys_t values_t^T,  outputs_t = S_t^T queries_t
-
-    Within a chunk, outputs are those of masked attention without a softmax; only the states between chunks are made
-    (Dao and Gu, "Transformers are SSMs", 2024, section 6).
-
-    Args:
-        queries: by what the state is read; for each head, or one for all.
-        keys: where in the state it is written; for each head, or one for all.
-        values: what is written.
-        factors: what is kept.
-        chunk: positions at once. It decides the speed and nothing else.
-    """
-    time = values.shape[1]
-    chunks = math.ceil(time / chunk)
-    size = math.ceil(time / chunks)
-
-    def in_chunks(x: Tensor) -> Float[Tensor, "batch chunk head time width"]:
-        if chunks * size > time:
-            x = F.pad(x, (0, 0, 0, 0, 0, chunks * size - time))
-        cut: Tensor = x.unflatten(1, (chunks, size))
-        return cut.transpose(2, 3)
-
-    q, k, v = in_chunks(queries), in_chunks(keys), in_chunks(values)
-    a = in_chunks(factors[..., None])
-    kept = products(a.flatten(0, 2).squeeze(-1)).view(*a.shape[:-1], size)
-    y: Tensor = (q @ k.mT * kept) @ v
-    if chunks > 1:
-        since_start = kept[..., :1] * a[..., :1, :]
-        written = (k * kept[..., -1, :, None]).mT @ v
-        states = linear_scan(since_start[:, :-1, :, -1:], written[:, :-1])
-        y = y + (q * since_start) @ F.pad(states, (0, 0, 0, 0, 0, 0, 1, 0))
-    return y.transpose(2, 3).flatten(1, 2)[:, :time]
 
 
 class _Scan(torch.autograd.Function):
