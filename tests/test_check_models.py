@@ -532,7 +532,7 @@ CAUGHT = [
     (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
     (AheadLater, "causal", "in AheadLater.forward: changing the tokens from 15 on, of 16, changes outputs before them"),
     (AheadBehindMask, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
-    (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'all'"),
+    (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'source', 'all'"),
     (Probabilities, "logits", "its outputs are probabilities"),
     (ScalesLater, "prefixes", "of 256 tokens are others than those for these 13 alone"),
     (DividesByLength, "prefixes", "they depend on the length of the sequence"),

@@ -11,7 +11,7 @@ from harness.attention import Layer, check_cut, edges_after, look, observe, sele
 from harness.contracts import Batch, OffersState, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
-from harness.preflight import changed, difference
+from harness.preflight import difference
 from harness.recurrence import StateLayer, recurrent_modules, states_of
 from harness.testing.case import place
 from harness.testing.checks import Failed, NotApplicable, check
@@ -95,7 +95,7 @@ def _share_to_no_token(model: nn.Module, layer: Layer, pattern: Tensor) -> float
 def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> str:
     """What a cut of the edges from one token does."""
     position = torch.full((len(inputs),), 2)
-    swapped = changed(inputs, times=slice(2, 3))
+    swapped = case.changed(inputs, slice(2, 3))
     where = select([layer.heads for layer in layers])
     where[:, [bool(layer.misfit) for layer in layers]] = False
     try:
