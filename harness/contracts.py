@@ -455,6 +455,16 @@ class OffersState(Protocol):
 
 
 @runtime_checkable
+class OffersCache(Protocol):
+    """A model of tokens that goes on from a sequence without reading it again, by what it keeps of it."""
+
+    def go_on(self, tokens: Int[Tensor, "batch new"], cache: Any) -> tuple[Float[Tensor, "batch new out"], Any]:
+        """The outputs for tokens that follow those behind `cache` (None: they are the first ones), equal to those of
+        one pass over all; and what is kept of all. The cache that was given may be used up."""
+        ...
+
+
+@runtime_checkable
 class OffersMaximumLength(Protocol):
     """A model that can say how long a sequence it can take (`None`: no limit)."""
 
