@@ -199,6 +199,9 @@ def test_layers_are_found_from_outside(build: Callable[[], nn.Module], where: st
     found = stack.gradients(TOKENS, lambda outputs: outputs.square().mean())
     assert all(sum(each.abs().sum() for each in layer.states) > 0 for layer in found)
     assert torch.equal(model(TOKENS), before)
+    assert not any(module._forward_hooks for module in model.modules())
+    if where == "rnn" and any(stack.parameters):
+        assert sum(map(len, stack.parameters)) == len([*model.get_submodule(where).parameters()])
     model.zero_grad()
     before.square().mean().backward()
     for layer, parameters in zip(found, stack.parameters, strict=True):
