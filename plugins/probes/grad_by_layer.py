@@ -85,7 +85,11 @@ def _sizes(subject: Subject, stack: Stack, batch: Batch) -> tuple[list[Tensor], 
     states: list[list[float]] = [[] for _ in stack.names]
     sums: list[list[Tensor]] = [[] for _ in stack.names]
     for piece in batch.split(AT_ONCE):
-        found = stack.gradients(piece.tokens, lambda outputs, piece=piece: subject.task.loss(outputs, piece))
+
+        def loss(outputs: Tensor, piece: Batch = piece) -> Tensor:
+            return subject.task.loss(outputs, piece)
+
+        found = stack.gradients(piece.tokens, loss)
         share = len(piece) / len(batch)
         for layer, gradient in enumerate(found):
             states[layer].append(size(gradient.states) * len(piece) ** 0.5)  # the loss is a mean over them
