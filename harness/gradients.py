@@ -85,8 +85,12 @@ class InputGradients:
 
 
 def scales(used: Iterable[torch.dtype]) -> list[float]:
-    """Multiples at which to differentiate in such arithmetic, from large to small: at the first, what is small does not
-    vanish; where that overflows, the next will do. They are powers of two, which cost no precision."""
+    """Multiples of a number at which to differentiate it, from large to small: at the first, what is small does not
+    vanish; where that overflows, the next will do. They are powers of two, which cost no precision.
+
+    Args:
+        used: the precisions that it is computed in.
+    """
     exponent = math.frexp(_narrowest(used).max)[1]  # 128 for float32 and bfloat16, 16 for float16
     return [2.0 ** (exponent * quarters // 4) for quarters in (3, 1, -1, -3)]
 

@@ -98,7 +98,8 @@ class Stack:
             outputs: Tensor = self.model(tokens)
         found: dict[str, list[Tensor]] = {name: [] for name in self.names}
         for layer in seen.layers:
-            found[_name(layer)] += layer.nodes
+            if (name := _name(layer)) in found:
+                found[name] += layer.nodes
         return outputs, list(found.values())
 
 
@@ -209,7 +210,7 @@ def _down(model: nn.Module, ran: Sequence[nn.Module]) -> tuple[str, list[tuple[s
         if _is_recurrent(module):
             return path, []
         holder = model.get_submodule(path.rpartition(".")[0])
-        if isinstance(holder, LISTS) and len(holder) == 1:
+        if isinstance(holder, LISTS) and len(list(holder.children())) == 1:  # one that is there twice counts once
             raise Skip(f"the model has one layer, {path}: {type(module).__name__}; there is no depth to look along")
 
 

@@ -213,6 +213,13 @@ def test_layers_are_found_from_outside(build: Callable[[], nn.Module], where: st
             assert torch.allclose(gradient.float(), parameter.grad, rtol=1e-3, atol=1e-7)
 
 
+def shared() -> nn.Module:
+    """The same block twice."""
+    model = GPT(VOCABULARY)
+    model.blocks[1] = model.blocks[0]
+    return model
+
+
 class Experts(nn.Module):
     """Side by side, and with another container of layers that hold less."""
 
@@ -231,6 +238,7 @@ class Experts(nn.Module):
     ("model", "reason"),
     [
         (lambda: GPT(VOCABULARY, layers=1), "one layer, blocks.0"),
+        (shared, "one layer, blocks.0"),
         (lambda: LSTM(VOCABULARY), "one recurrent layer, rnn"),
         (lambda: nn.Embedding(VOCABULARY, VOCABULARY), "no two layers"),
         (Experts, "do not run one after the other"),
