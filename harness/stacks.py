@@ -1,7 +1,8 @@
 """The layers of any model, found from outside, and the gradient of a loss at each of them."""
 
+import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -232,6 +233,8 @@ def _vectors(value: Any) -> Tensor | None:
     """The first tensor of what a module takes or gives, if it is of real numbers."""
     if isinstance(value, tuple | list) and value:
         return _vectors(value[0])
+    if isinstance(value, MutableMapping) and value:
+        return _vectors(next(iter(value.values())))
     return value if isinstance(value, Tensor) and value.is_floating_point() and value.ndim > 1 else None
 
 
@@ -239,6 +242,10 @@ def _with(value: Any, vectors: Tensor) -> Any:
     """The same with another first tensor."""
     if isinstance(value, Tensor):
         return vectors
+    if isinstance(value, MutableMapping):
+        changed, first = copy.copy(value), next(iter(value))
+        changed[first] = _with(value[first], vectors)
+        return changed
     rest = (_with(value[0], vectors), *value[1:])
     return type(value)(*rest) if hasattr(value, "_fields") else type(value)(rest)
 

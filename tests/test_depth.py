@@ -58,29 +58,31 @@ def test_initialisations_have_their_variance(init: Any, variance: float) -> None
 class Shrinking(nn.Module):
     """Each of `layers` halves what it gets and multiplies it by a parameter of 1; the loss is the sum of the end."""
 
-    def __init__(self, layers: int, factor: float = 0.5) -> None:
+    def __init__(self, layers: int, factor: float = 0.5, pack: type = tuple) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, VOCABULARY)
-        self.layers = nn.ModuleList(Times(factor) for _ in range(layers))
+        self.layers = nn.ModuleList(Times(factor, pack) for _ in range(layers))
 
     def forward(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embedding(tokens)
         for layer in self.layers:
-            x, _ = layer(x)
+            x = layer(x)[0]
             x *= 1.0  # what leaves a layer may be changed in place
         return x
 
 
 class Times(nn.Module):
-    """Gives a tuple, as the blocks of many models do."""
+    """Gives the states first, with something else, as the blocks of many models do."""
 
-    def __init__(self, factor: float) -> None:
+    def __init__(self, factor: float, pack: type) -> None:
         super().__init__()
         self.factor = factor
+        self.pack = pack
         self.weight = nn.Parameter(torch.ones(()))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, None]:
-        return self.factor * self.weight * x, None
+    def forward(self, x: Tensor) -> Any:
+        x = self.factor * self.weight * x
+        return {0: x, "cache": None} if self.pack is dict else self.pack([x, None])
 
 
 class Summing(Recall):
@@ -96,11 +98,12 @@ def measured(model: nn.Module, task: Task | None = None, **arguments: Any) -> di
     return {each.name: each for each in GradByLayer(**arguments)(subject)}
 
 
-def test_gradients_by_hand() -> None:
+@pytest.mark.parametrize("pack", [tuple, list, dict])
+def test_gradients_by_hand(pack: type) -> None:
     """Of the sum over T positions of V numbers that are halved at each of 4 layers: sqrt(T V) at the last layer, half
     of it at the one before. By the parameter of a layer it is the loss itself."""
     torch.manual_seed(0)
-    model, task = Shrinking(4), Summing(distances=[8])
+    model, task = Shrinking(4, pack=pack), Summing(distances=[8])
     found = measured(model, task)
     curve, ratio, by_parameters = found["gradient"], found["first_to_last"], found["parameter_gradient"]
     assert isinstance(curve, Curve)
