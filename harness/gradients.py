@@ -1,7 +1,7 @@
 """The gradient of any output with respect to the input vectors of any model."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,10 +49,8 @@ class InputGradients:
             self._chosen = outputs if at is None else outputs[torch.arange(len(at), device=at.device), at]
         self.outputs = outputs.detach()
         used = {outputs.dtype, self._leaf.dtype, *(parameter.dtype for parameter in model.parameters())}
-        narrowest = min((torch.finfo(dtype) for dtype in used if dtype.is_floating_point), key=lambda info: info.max)
-        exponent = math.frexp(narrowest.max)[1]  # 128 for float32 and bfloat16, 16 for float16
-        self._scales = [2.0 ** (exponent * quarters // 4) for quarters in (3, 1, -1, -3)]
-        self.smallest = max(narrowest.tiny / self._scales[0], torch.finfo(torch.float64).tiny)
+        self._scales = scales(used)
+        self.smallest = max(_narrowest(used).tiny / self._scales[0], torch.finfo(torch.float64).tiny)
 
     def along(self, directions: Float[Tensor, "batch *time out"]) -> Float[Tensor, "batch time width"]:
         """Gradient of `(outputs * directions).sum()` with respect to each position's input vector, in float64.
@@ -84,6 +82,21 @@ class InputGradients:
             total = (self._chosen * (weights * scale)).sum()
         (gradient,) = torch.autograd.grad(total, self._leaf, retain_graph=True, materialize_grads=True)
         return gradient.double() / scale
+
+
+def scales(used: Iterable[torch.dtype]) -> list[float]:
+    """Multiples of a number at which to differentiate it, from large to small: at the first, what is small does not
+    vanish; where that overflows, the next will do. They are powers of two, which cost no precision.
+
+    Args:
+        used: the precisions that it is computed in.
+    """
+    exponent = math.frexp(_narrowest(used).max)[1]  # 128 for float32 and bfloat16, 16 for float16
+    return [2.0 ** (exponent * quarters // 4) for quarters in (3, 1, -1, -3)]
+
+
+def _narrowest(used: Iterable[torch.dtype]) -> torch.finfo:
+    return min((torch.finfo(dtype) for dtype in used if dtype.is_floating_point), key=lambda info: info.max)
 
 
 def input_gradients(

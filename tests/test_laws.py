@@ -88,7 +88,7 @@ def honest(x: Tensor) -> Tensor:
 ATTENTION: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "no sqrt(d)": (
         lambda x: masked(scores(x, 1.0)).softmax(-1) @ x,
-        "equals_its_formula scores_are_scaled example_by_hand small_scores large_scores",
+        "equals_its_formula scores_are_scaled example_by_hand small_scores large_scores jacobian_has_its_norm",
     ),
     "softmax over queries": (
         lambda x: (
@@ -110,7 +110,7 @@ ATTENTION: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
         lambda x: (
             masked(scores(x) - 30 * torch.eye(x.shape[1])).softmax(-1) @ x  # where there is another
         ),
-        "equals_its_formula zero_query_averages",
+        "equals_its_formula zero_query_averages random_vectors_find_themselves",
     ),
     "near keys preferred": (
         lambda x: masked(scores(x) - distance(scores(x))).softmax(-1) @ x,
@@ -127,7 +127,8 @@ ATTENTION: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
     "dropout left on": (lambda x: kernel(x, 0.5), "fused_equals_open"),
     "base 2": (
         lambda x: masked(scores(x) * math.log(2)).softmax(-1) @ x,
-        "small_scores large_scores ratio_is_exponential hard_at_low_temperature one_above_equals",
+        "small_scores large_scores ratio_is_exponential hard_at_low_temperature one_above_equals "
+        "largest_weight_nears_one jacobian_has_its_norm",
     ),
     "largest score not taken off": (lambda x: unstable(masked(scores(x))) @ x, "huge_scores_stay_finite"),
     "one more in the sum": (lambda x: with_one_more(masked(scores(x))) @ x, "last_query_sums_to_one small_scores"),
@@ -328,6 +329,14 @@ class MovedLSTM(nn.LSTM):
         return outputs, (h.transpose(0, 1), c.transpose(0, 1))
 
 
+class LeakyLSTM(nn.LSTM):
+    """Cells that lose a little more than the forget gate says."""
+
+    def forward(self, given: Any, hx: Any = None) -> Any:
+        outputs, (h, c) = super().forward(given, hx)
+        return outputs, (h, 0.99 * c)
+
+
 def both_filled() -> LSTM:
     model = LSTM(WORDS)
     for name, parameter in model.rnn.named_parameters():
@@ -345,6 +354,11 @@ def both_filled() -> LSTM:
         ("update_gate_keeps", lambda: Cell("", "gru"), lambda: Cell("the other way round", "gru")),
         ("jacobian_is_the_slope", lambda: Cell("", "gru"), lambda: Cell("detached", "gru")),
         ("forget_bias_is_the_sum", lambda: LSTM(WORDS), both_filled),
+        (
+            "forget_bias_sets_the_half_life",
+            lambda: nn.LSTM(4, 4, 2, batch_first=True),
+            lambda: LeakyLSTM(4, 4, 2, batch_first=True),
+        ),
         ("padding_is_not_read", lambda: GRU(WORDS), lambda: PaddedLSTM(4, 4, batch_first=True)),
         (
             "batch_first_leaves_final_states",
@@ -398,6 +412,7 @@ def test_probabilities_that_do_not_sum_to_one_are_caught() -> None:
     [
         ("parameters_are_as_stated", {"parameters": 29_887}),
         ("blocks_have_their_formula", {"d_model": 33}),
+        ("blocks_cost_their_formula", {"d_model": 33}),
     ],
 )
 def test_wrong_counts_are_caught(law: str, stated: dict[str, int]) -> None:

@@ -107,3 +107,61 @@ def test_nothing_that_was_put_to_a_law_is_no_success(monkeypatch: pytest.MonkeyP
     done = CliRunner().invoke(main, ["verify"])
     assert done.exit_code == 2
     assert "no law was put to any model" in done.output
+
+
+SUITE = """
+name = "small"
+seeds = 3
+
+[[experiments]]
+models = ["attention_forms"]
+tasks = ["noise"]
+probes = ["accuracy", "norm_laws"]
+
+[[claims]]
+text = "it is no identity"
+model = "attention_forms"
+probe = "accuracy"
+metric = "error"
+comparison = "{}"
+value = 0.001
+"""
+NORMS = '"norm_laws"\nstage = "initial"\nmetric = "broken"\ncomparison = "<"'
+
+
+def test_long_asks_that_every_claim_of_a_suite_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code 0 where they do, 1 where one does not, and where one is undecided, since its probe was skipped. What was
+    measured is kept in the run directory."""
+    suite, out = tmp_path / "known.toml", tmp_path / "run"
+    monkeypatch.setattr("harness.known_answers.SUITE", str(suite))
+    skipped = SUITE.format(">") + SUITE[SUITE.index("\n[[claims]]") :].format("<")
+    skipped = skipped.replace('"accuracy"\nmetric = "error"\ncomparison = "<"', NORMS)
+    verdicts = []
+    for text in (SUITE.format(">"), SUITE.format("<"), skipped):
+        suite.write_text(text, encoding="utf-8")
+        asked = ["verify", "first position is all cosines", "--long", "--out", str(out), "--jobs", "1"]
+        done = CliRunner().invoke(main, [*asked, "--format", "json"], catch_exceptions=False)
+        laws, found = json.loads(done.stdout)
+        assert laws["group"] == "position_laws"
+        verdicts.append((done.exit_code, [claim["verdict"] for claim in found["claims"]]))
+    assert verdicts == [(0, ["holds"]), (1, ["does not hold"]), (1, ["holds", "undecided"])]
+    assert len(list((out / "records").iterdir())) == 6
+    shown = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert shown.exit_code == 1
+    assert [word in shown.output for word in ("pass", "FAIL", "it is no identity", "1 law, 1 answer: all right")]
+
+
+def test_what_is_wrong_with_long_is_told_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No such suite; one that claims nothing; and its options without it."""
+    monkeypatch.setattr("harness.verifying._verified", None)
+    suite = tmp_path / "known.toml"
+    suite.write_text(SUITE[: SUITE.index("[[claims]]")], encoding="utf-8")
+    for name, option, wrong in (
+        (str(suite), "--long", "claims nothing"),
+        ("no-such-suite", "--long", "no-such-suite"),
+        (str(suite), "--jobs=2", "are for --long"),
+    ):
+        monkeypatch.setattr("harness.known_answers.SUITE", name)
+        done = CliRunner().invoke(main, ["verify", option])
+        assert done.exit_code == 2, done.output
+        assert wrong in done.output

@@ -4,7 +4,8 @@ import codecs
 import json
 import os
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,23 @@ def write_file(path: Path, text: str) -> None:
 def say(text: str, *, error: bool = False) -> None:
     """Print text that may hold words of plugins, files and users: no terminal obeys them."""
     click.echo(visible_lines(text), err=error)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[Any], None]]:
+    """A bar with the time left on a terminal; silent elsewhere."""
+    from tqdm import tqdm
+
+    layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
+    with tqdm(disable=None, total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
+
+        def report(state: Any) -> None:
+            bar.total = state.all_trials
+            steps = f", step {state.steps:,.0f} of {state.all_steps:,}" if state.all_steps else ""
+            bar.set_description_str(f"trial {state.trials:.1f} of {state.all_trials}{steps}", refresh=False)
+            bar.update(state.trials - bar.n)
+
+        yield report
 
 
 def print_anything() -> None:

@@ -1,14 +1,23 @@
 """The commands that run something: `harness run` and `harness bench`."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
-from harness.cli.common import DEFAULT_PAGE, Folder, PageFile, checked_page, counted, rendered, say, write_page
+from harness.cli.common import (
+    DEFAULT_PAGE,
+    Folder,
+    PageFile,
+    checked_page,
+    counted,
+    progress,
+    rendered,
+    say,
+    write_page,
+)
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
 
@@ -133,7 +142,7 @@ def run(
         _print_plan(plan, out)
         context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
     try:
-        with _progress() as report, redirect_stdout(sys.stderr):
+        with progress() as report, redirect_stdout(sys.stderr):
             results = execute(plan, out, fresh=fresh, executor=place, report=report)
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
@@ -194,20 +203,3 @@ def _print_plan(plan: Any, out: Path) -> None:
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
     part = f"shard {plan.shard}: " if plan.shard else ""
     say(f"{part}{trials}, {cells}; records would go to {out}/records")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Any], None]]:
-    """A bar with the time left on a terminal; silent elsewhere."""
-    from tqdm import tqdm
-
-    layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
-    with tqdm(disable=None, total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
-
-        def report(progress: Any) -> None:
-            bar.total = progress.all_trials
-            steps = f", step {progress.steps:,.0f} of {progress.all_steps:,}" if progress.all_steps else ""
-            bar.set_description_str(f"trial {progress.trials:.1f} of {progress.all_trials}{steps}", refresh=False)
-            bar.update(progress.trials - bar.n)
-
-        yield report

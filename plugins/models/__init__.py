@@ -24,6 +24,11 @@ def harness_models() -> Iterator[ModelSpec]:
         summary="gated recurrent unit (Cho et al., 2014)",
     )
     yield ModelSpec(
+        "depth",
+        "harness_plugins.models.depth:Depth",
+        summary="deep net of tanh layers, plain or residual, by three initialisations (He et al., 2016)",
+    )
+    yield ModelSpec(
         "contraction",
         "harness_plugins.models.hand_set:Contraction",
         summary="set by hand for both_seen: a state that halves at each step",

@@ -22,6 +22,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "gradient at the query with respect to the cue, per distance",
     )
     yield ProbeSpec(
+        "grad_by_layer",
+        "harness_plugins.probes.grad_by_layer:GradByLayer",
+        "gradient of the loss at each layer of any stack: vanishes, explodes, even",
+    )
+    yield ProbeSpec(
         "attention_to_subject",
         "harness_plugins.probes.attention_to_subject:AttentionToSubject",
         "share of attention from the query to the cue and to every role, per layer and head",

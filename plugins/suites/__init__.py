@@ -32,3 +32,8 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "harness_plugins.suites:laws.toml",
         "what must be so to rounding: attention, softmax, positions, layer norms, recurrent states, entropy, counts",
     )
+    yield SuiteSpec(
+        "depth",
+        "harness_plugins.suites:depth.toml",
+        "plain against residual nets of up to 64 layers, from three initialisations; gradient by layer",
+    )

@@ -27,3 +27,8 @@ def harness_tasks() -> Iterator[TaskSpec]:
     )
     yield TaskSpec("noise", "harness_plugins.tasks.noise:Noise", "random vectors, for timing; nothing to learn")
     yield TaskSpec("recall", "harness_plugins.tasks.recall:Recall", "name the key that stood d distractors ago")
+    yield TaskSpec(
+        "teacher",
+        "harness_plugins.tasks.teacher:Teacher",
+        "imitate a random net; for deep nets, which fail where they do not train",
+    )

@@ -51,15 +51,27 @@ def _is_bare(case: Case) -> bool:
 
 
 def scores_are_scaled(case: Case) -> Answer:
-    """Scores of random vectors vary by the share of the width that is random, not by their number: they are divided by
-    sqrt(width). (Without, the softmax saturates, and its gradient is lost.)"""
+    """Products q k of vectors of d random numbers have variance d, and are divided by sqrt(width), or the softmax would
+    saturate and its gradient be lost. (The variance of the scores, times the width; 3 numbers are not random.)"""
     width = width_of(case)
     x = torch.randn(DRAWS, 3, width, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     x[:, :, :3] = torch.eye(3, dtype=torch.float64)
     weights = case.run(x.to(case.device))[:, -1, :2]
-    found = (weights[:, 0] / weights[:, 1]).log().square().mean() / 2
-    expected = (width - 3) / width
+    found = width * (weights[:, 0] / weights[:, 1]).log().square().mean() / 2
+    expected = width - 3.0
     return case.compare(found, expected, tolerance=5 * expected * math.sqrt(3 / DRAWS))
+
+
+def random_vectors_find_themselves(case: Case) -> Answer:
+    """Without projections, random vectors attend to themselves most, from 32 numbers on: the product of one with itself
+    is about d, with another one about sqrt(d). (The share of queries that do.)"""
+    width, length = width_of(case), 6
+    if width < 32:
+        raise Skip(f"for vectors of 32 numbers or more, not {width}")
+    x = torch.randn(DRAWS // 16, length, width, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    x[:, :, :length] = torch.eye(length, dtype=torch.float64)
+    looks = case.run(x.to(case.device))[:, :, :length].argmax(-1).cpu()
+    return case.compare((looks == torch.arange(length)).double().mean(), 1.0, tolerance=0.02)
 
 
 def zero_query_averages(case: Case) -> Answer:
@@ -164,6 +176,7 @@ class AttentionLaws(Laws):
         weights_sum_to_one,
         future_has_no_weight,
         scores_are_scaled,
+        random_vectors_find_themselves,
         zero_query_averages,
         example_by_hand,
         value_moves_output_by_its_weight,
@@ -176,7 +189,7 @@ class AttentionLaws(Laws):
     )
     known = (
         *(Known(f"attention_forms:form={form}", "noise") for form in ("python", "double_loop", "row_loop", "matrix")),
-        Known("attention_forms", "noise"),
+        *(Known("attention_forms", f"noise:width={width}") for width in (16, 32, 64, 256, 1024)),
         Known("gpt", "recall"),
         Known("gpt:norm=post,position=alibi", "recall"),
     )

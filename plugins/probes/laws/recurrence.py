@@ -1,5 +1,8 @@
 """What must be so of a recurrent state."""
 
+import copy
+import math
+
 import torch
 from harness_plugins.probes.laws.general import BY_DIFFERENCES, GENERAL, STEP
 from torch import Tensor, nn
@@ -76,19 +79,44 @@ def jacobian_is_the_slope(case: Case) -> Answer:
 
 
 def state_keeps_its_share(case: Case) -> Answer:
-    """At rest, a step keeps that share of each number of a state which the argument `kept` states: after 10 steps its
-    10th power is left."""
-    kept, steps = case.expected.get("kept"), 10
+    """At rest, a step keeps that share of each number of a state which the argument `kept` states: after 60 steps its
+    60th power is left."""
+    kept, steps = case.expected.get("kept"), 60
     if kept is None:
         raise Skip("nobody says what share of its state the model keeps in a step (argument `kept`)")
     if not case.tokens.is_floating_point():
         raise Skip("for a model of vectors, which can be given zeros")
-    rest = torch.zeros(1, 60, case.tokens.shape[2], dtype=torch.float64, device=case.device)
+    rest = torch.zeros(1, 2 * steps, case.tokens.shape[2], dtype=torch.float64, device=case.device)
     layer = states_of(case.model, rest)[0]
-    (jacobian,) = jacobians(layer, [59 - steps], 59)
+    (jacobian,) = jacobians(layer, [steps - 1], 2 * steps - 1)
     wide = 0 if layer.cells is None else layer.states.shape[2]
     along = jacobian[..., wide:, wide:].diagonal(dim1=-2, dim2=-1).cpu()
     return case.compare(along / kept**steps, 1.0, tolerance=1e-9)
+
+
+def forget_bias_sets_the_half_life(case: Case) -> Answer:
+    """With all weights 0, a cell keeps sigmoid(b) of itself in each step, b being the bias of its forget gate: with
+    b = 4.968, half of it after 100 steps."""
+    share, steps = 0.5, 100
+    bias = -math.log(share ** (-1 / steps) - 1)
+    found = []
+    for module in _modules(case, nn.LSTM):
+        width = module.hidden_size
+        alone = copy.deepcopy(module)
+        with torch.no_grad():
+            for name, parameter in alone.named_parameters():
+                parameter.zero_()
+                if name.startswith("bias_ih"):
+                    parameter[width : 2 * width] = bias
+            rows = alone.num_layers * (2 if alone.bidirectional else 1)
+            cells = torch.ones(rows, 1, width, dtype=torch.float64, device=case.device)
+            shape = (1, steps) if alone.batch_first else (steps, 1)
+            x = cells.new_zeros(*shape, alone.input_size)
+            _, (_, after) = alone(x, (cells.new_zeros(rows, 1, alone.proj_size or width), cells))
+        found.append(after.flatten())
+    if not found:
+        raise Skip("the model has no nn.LSTM with biases")
+    return case.compare(torch.cat(found), share, tolerance=1e-12)
 
 
 def forget_bias_is_the_sum(case: Case) -> Answer:
@@ -162,6 +190,7 @@ class RecurrenceLaws(Laws):
         update_gate_keeps,
         jacobian_is_the_slope,
         state_keeps_its_share,
+        forget_bias_sets_the_half_life,
         forget_bias_is_the_sum,
         padding_is_not_read,
         batch_first_leaves_final_states,

@@ -4,6 +4,7 @@ import math
 
 import torch
 from harness_plugins.probes.laws.bare import at_last_query, width_of
+from harness_plugins.probes.laws.general import BY_DIFFERENCES, STEP
 
 from harness.laws import Answer, Case, Known, Laws
 
@@ -49,6 +50,31 @@ def hard_at_low_temperature(case: Case) -> Answer:
     return case.compare((found[0] / found[1]).log(), -50.0)
 
 
+def largest_weight_nears_one(case: Case) -> Answer:
+    """Of n scores divided by tau = 1, .3 and .1, the largest gets the weight 1 / (1 + sum of exp(-gap / tau)), over its
+    gaps to the others: no more than (n - 1) exp(-gap / tau) is missing, of the smallest gap."""
+    scores = [0.2, -0.4, 0.7, 1.0]
+    found, expected = [], []
+    for tau in (1.0, 0.3, 0.1):
+        found.append(at_last_query(case, [score / tau for score in scores])[-1])
+        expected.append(1 / math.fsum(math.exp((score - scores[-1]) / tau) for score in scores))
+    return case.compare(torch.stack(found), torch.tensor(expected, dtype=torch.float64))
+
+
+def jacobian_has_its_norm(case: Case) -> Answer:
+    """The Jacobian of the weights p by the scores is diag(p) - p p', so that its Frobenius norm is
+    sqrt(S2 - 2 S3 + S2^2), of the sums S2 of p^2 and S3 of p^3. (By finite differences.)"""
+    scores = [0.3, -1.0, 0.8, 1.5]
+    columns = []
+    for key in range(len(scores)):
+        plus, minus = ([s + step * (at == key) for at, s in enumerate(scores)] for step in (STEP, -STEP))
+        columns.append((at_last_query(case, plus) - at_last_query(case, minus)) / (2 * STEP))
+    p = torch.tensor(scores, dtype=torch.float64).softmax(0)
+    squares, cubes = p.square().sum(), (p**3).sum()
+    expected = (squares - 2 * cubes + squares**2).sqrt()
+    return case.compare(torch.stack(columns).norm(), expected, tolerance=BY_DIFFERENCES)
+
+
 def one_above_equals(case: Case) -> Answer:
     """Beside one score that is 1 above n equal ones, each of these gets p = 1 / (n + e), and p (1 - p) of its gradient:
     .028777 for n = 31. (n is what the width has room for, 31 at most.)"""
@@ -77,6 +103,8 @@ class SoftmaxLaws(Laws):
         last_query_sums_to_one,
         huge_scores_stay_finite,
         hard_at_low_temperature,
+        largest_weight_nears_one,
+        jacobian_has_its_norm,
         one_above_equals,
     )
     known = (

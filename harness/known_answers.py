@@ -1,0 +1,104 @@
+"""`harness verify --long`: models whose answers after training are known, as a suite all of whose claims must hold."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.api import prepare
+from harness.claims import Verdict
+from harness.devices import default_jobs
+from harness.errors import RequestError
+from harness.execution import execute
+from harness.report.elements import Block, Heading, Paragraph, Table
+from harness.report.layout import Column
+from harness.report.verdicts import comparison, judged, per_seed, tally
+from harness.requests import build_suite
+from harness.safe import sentence
+from harness.vocabulary import STAGES
+
+SUITE = "known-answers"
+"""A name, or a file."""
+
+
+class KnownAnswers:
+    """The suite, planned; nothing has been trained yet.
+
+    Args:
+        device: where models are.
+        out: the run directory; `runs/known-answers` if not said.
+        jobs: trials at a time; one for each core if not said.
+
+    Attributes:
+        verdicts: on each claim, once it has run.
+
+    Raises:
+        RequestError: there is no such suite, it claims nothing, or it is wrong.
+    """
+
+    def __init__(self, *, device: str = "cpu", out: Path | None = None, jobs: int | None = None) -> None:
+        self.suite = build_suite(suite=SUITE)
+        if not self.suite.claims:
+            raise RequestError(f"the suite {self.suite.name!r} claims nothing, so that nothing could be wrong")
+        self.plan, self.place, self.out = prepare(
+            self.suite,
+            training=None,
+            stages=STAGES,
+            out=out,
+            jobs=jobs,
+            default_jobs=default_jobs() if device == "cpu" else 1,
+            device=device,
+            executor=None,
+            timeout=None,
+            retries=None,
+            memory=None,
+            shard=None,
+        )
+        self.verdicts: Sequence[Verdict] = ()
+
+    def run(self, report: Callable[[Any], None] = lambda progress: None) -> None:
+        """Train and measure what is not there yet, and judge every claim.
+
+        Args:
+            report: is told how far it is, as `harness.execution.execute` does.
+        """
+        results = execute(self.plan, self.out, executor=self.place, report=report)
+        self.verdicts = [judged(claim, results.records, self.suite) for claim in self.suite.claims]
+
+    @property
+    def wrong(self) -> list[Verdict]:
+        """Claims that do not hold; what is undecided does not."""
+        return [verdict for verdict in self.verdicts if verdict.verdict != "holds"]
+
+    def blocks(self) -> list[Block]:
+        """The claims, for people."""
+        told = {
+            "claim": [each.claim.text for each in self.verdicts],
+            "comparison": [comparison(each.claim) for each in self.verdicts],
+            "seeds": [per_seed(each) for each in self.verdicts],
+            "why": [each.explanation for each in self.verdicts],
+        }
+        passed = ["pass" if each.verdict == "holds" else "FAIL" for each in self.verdicts]
+        columns = [Column("", passed, "label")]
+        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
+        return [
+            Heading(f"{self.suite.name}: {self.suite.summary}" if self.suite.summary else self.suite.name),
+            Table(columns, whole=True),
+            Paragraph(f"{tally(self.verdicts)} Records: {self.out}/records"),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The claims, as JSON has them."""
+        return {
+            "suite": self.suite.name,
+            "claims": [
+                {
+                    "claim": each.claim.text,
+                    "verdict": each.verdict,
+                    "holds": each.verdict == "holds",
+                    "comparison": comparison(each.claim),
+                    "numbers": per_seed(each),
+                    "reason": each.explanation,
+                }
+                for each in self.verdicts
+            ],
+        }
