@@ -272,7 +272,14 @@ def _check_tokenizer(model: AnyPlugin, task: AnyPlugin) -> None:
 
 def _training(model: AnyPlugin, task: AnyPlugin, *asked: dict[str, Any]) -> Training:
     """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
-    return merge_training(*(each.says.recommended_training for each in (task, model)), *asked)
+    settings = merge_training(*(each.says.recommended_training for each in (task, model)), *asked)
+    return _amount(settings) if model.says.fits else settings
+
+
+def _amount(training: Training) -> Training:
+    """How much training there is, and nothing of gradient steps: two ways of training that differ in these alone are
+    one for a model that takes none."""
+    return Training(steps=training.steps, epochs=training.epochs, batch_size=training.batch_size)
 
 
 def _check_epochs(task: AnyPlugin, training: Training) -> None:
@@ -320,8 +327,8 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "laws", "needs"),
-        *("partial", "probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
+        *("build", "contracts", "examples", "fingerprints", "fitting", "gradients", "inventory", "isolation", "laws"),
+        *("needs", "partial", "probing", "runner", "settings", "statistics", "subject", "timing", "traces", "training"),
         *("training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))

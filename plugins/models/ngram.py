@@ -33,8 +33,8 @@ class NGram(nn.Module):
     method C; interpolated as by S. F. Chen and J. Goodman, "An empirical study of smoothing techniques for language
     modeling", 1998.) Where a sequence begins, the context is as long as there are tokens.
 
-    There are no parameters and no gradients: training counts. What stands farther back than n - 1 tokens it cannot know,
-    and of what is nearer only what it has seen in just these words.
+    There are no parameters and no gradients: training counts. What stands farther back than n - 1 tokens it cannot
+    know, and of what is nearer only what it has seen in just these words.
 
     Contexts form a tree, in which a child adds the token before. Node 0 is the empty context, node i + 1 the one whose
     `parent * tokens + token` is at place i of `contexts`, which ascends.
@@ -75,7 +75,8 @@ class NGram(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time out"]:
         # in float64, since a factor for each of n contexts may leave nothing of a probability in float32
-        probabilities = torch.full((*tokens.shape, self.answers), 1 / self.answers, device=tokens.device).double()
+        shape = (*tokens.shape, self.answers)
+        probabilities = torch.full(shape, 1 / self.answers, dtype=torch.float64, device=tokens.device)
         for node in self._nodes(tokens) if len(self.pairs) else ():
             known = node >= 0
             counts = self._followers(node[known])
