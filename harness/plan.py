@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.errors import PluginError, RequestError, shown
-from harness.matching import matches, means, trained_so
+from harness.matching import asked_for, matches, means, trained_so
 from harness.plugin import BrokenPlugin, Plugin, resolve
 from harness.registry import Registry
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
@@ -349,6 +349,8 @@ def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed]
             found = [
                 each for each in crossed if means(selection, each.model.use, each.task.use, each.probe.use, each.stage)
             ]
+            if selection.model is None:
+                found = asked_for(found, lambda each: each.model.use)
             if not found:
                 raise _nothing_meant(claim, selection, resolver, crossed)
             for kind in CROSSED:

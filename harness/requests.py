@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from harness.baselines import with_baselines
 from harness.errors import RequestError, shown
 from harness.folders import is_file
 from harness.registry import default_registry
@@ -33,6 +34,7 @@ def build_suite(
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
     examples: int | None = None,
+    baselines: bool = False,
 ) -> Suite:
     """One suite from whatever the user gave.
 
@@ -60,6 +62,7 @@ def build_suite(
     else:
         given = {"experiments": [named]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    given |= {"baselines": True} if baselines else {}
     if seeds is not None:
         given["experiments"] = [{**each, "seeds": None} for each in given["experiments"]]
     try:
@@ -67,7 +70,8 @@ def build_suite(
     except ValidationError as error:
         lines = explain(error, Suite).replace("experiment 1, ", "")
         raise RequestError(f"the request is wrong:\n{lines}") from None
-    return built if suite is not None else built.model_copy(update={"name": _name(built)})
+    built = built if suite is not None else built.model_copy(update={"name": _name(built)})
+    return with_baselines(built, default_registry()) if built.baselines else built
 
 
 def _listed(kind: str, requests: Requests) -> Iterator[Any]:

@@ -57,6 +57,8 @@ class PluginUse(Strict):
     """Where the code is: `package.module:Name`."""
     digest: str
     """Digest of the plugin's source files, and of the files that its arguments name."""
+    baseline: bool = False
+    """Whether it is a model to compare others with. No part of any id."""
 
     @property
     def called(self) -> str:

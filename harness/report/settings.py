@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.report.conditions import SETTINGS, conditions, differing, examples_used, trained, written
 from harness.report.elements import Block, Heading, Paragraph, Table
-from harness.report.grouping import MARK, names
+from harness.report.grouping import marked, names
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
 from harness.schema import Record, Training
@@ -69,8 +69,7 @@ def _trainings(records: Sequence[Record], suite: Suite | None) -> Table:
     rank = {key: index for index, key in enumerate((*tasks, *models))}
     rows = [list(ways[key].values()) for key in sorted(ways, key=lambda key: (rank[key[0]], rank[key[1]]))]
     first = [row[0] for row in rows]
-    marks = [f" {MARK}" if any(record.warnings for record in row) else "" for row in rows]
-    columns = [Column("model", [models[identity(r.model)] + m for r, m in zip(first, marks, strict=True)], "label")]
+    columns = [Column("model", [marked(models[identity(row[0].model)], row) for row in rows], "label")]
     if len(tasks) > 1:
         columns.append(Column("task", [tasks[identity(record.task)] for record in first], "label"))
     settings = _alone(first)

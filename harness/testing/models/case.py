@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.build import WrongKindError, build_model
-from harness.contracts import Batch, Interface, OffersFit
+from harness.contracts import Batch, Interface
+from harness.fitting import OffersFit
 from harness.isolation import random_state_restored
 from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
