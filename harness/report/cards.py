@@ -97,7 +97,7 @@ BAD_WORDS = {
 
 
 def cards(groups: Sequence[Group]) -> list[Card]:
-    """A card for each model on each task, in the order of the groups; for baselines only where there is nothing else."""
+    """A card for each model on each task, in the order of the groups; for baselines only where they are alone."""
     known = [(group.task, row) for group in groups for row in group.rows]
     asked = asked_for(known, lambda each: each[1].records[0].model)
     places = dict.fromkeys((task, row.label) for task, row in asked)

@@ -143,7 +143,7 @@ class NGram(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *others)
 
 
-_Counted = tuple[Int[Tensor, "ngrams n"], Int[Tensor, " ngrams"]]
+_Counted = tuple[Int[Tensor, "_ n"], Int[Tensor, " _"]]
 """N-grams, each a target and then the tokens before it, the nearest first, -1 where there is none; and how often."""
 
 
