@@ -72,7 +72,9 @@ def untrained() -> Outcome:
 
 def budget_share(trained: Trained, recommended: Training, task: Task) -> float:
     """Steps (or batches) taken, as a share of those that are recommended; 1 where the advice cannot be followed, as
-    epochs of an endless stream cannot."""
+    epochs of an endless stream cannot, and for a model that takes no batch since it has nothing to learn."""
+    if trained.fitted and trained.steps == 0:
+        return 1.0
     endless = recommended.epochs is not None and task.examples is None
     count = fitting_batches if trained.fitted else total_steps
     wanted = 0 if endless else count(recommended, task)

@@ -101,7 +101,7 @@ def test_all_probabilities_are_those_of_the_equation_and_sum_to_1(n: int, monkey
 
 
 def test_new_answers_are_found() -> None:
-    """An answer is new if training never had it after these n - 1 tokens, or all there are; elsewhere does not count."""
+    """An answer is new if training never had it after these n - 1 tokens, or all there are."""
     model = fitted(3, 3, [batch_of([[A, B, A]], [[B, A, C]])])
     test = batch_of([[A, B, A], [B, A, B], [A, B, C]], [[B, A, B], [C, IGNORE, A], [C, C, IGNORE]])
     assert model.unseen(test).tolist() == [[False, False, True], [True, False, False], [False, True, False]]
@@ -132,7 +132,8 @@ def test_a_window_sees_n_minus_1_tokens() -> None:
 
 
 def run(out: Path, **asked: Any) -> list[Record]:
-    return [*harness.run(**{"tasks": SHORT, "seeds": 1, "examples": 16, "training": TINY, "out": out} | asked)]
+    given: dict[str, Any] = {"tasks": SHORT, "seeds": 1, "examples": 16, "training": TINY, "out": out}
+    return [*harness.run(**given | asked)]
 
 
 def test_what_was_counted_is_kept_with_the_checkpoint(tmp_path: Path) -> None:
@@ -221,11 +222,14 @@ def test_a_table_that_no_checkpoint_keeps_is_caught(plugin_file: Write) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_baselines_beside_what_was_asked_for(jobs: int, tmp_path: Path) -> None:
     """They face the same task, are marked in tables, have no card, and are not what a claim without a model means."""
-    asked = {"training": {"steps": 2, "batch_size": 4}, "executor": "processes", "jobs": jobs}
-    found = harness.run("lstm", SHORT, seeds=1, examples=8, baselines=True, out=tmp_path, **asked)
+    asked: dict[str, Any] = {"training": {"steps": 2, "batch_size": 4}, "executor": "processes", "jobs": jobs}
+    found = harness.run("lstm", SHORT, seeds=1, examples=64, baselines=True, out=tmp_path, **asked)
     assert [record.model.name for record in found] == ["lstm", "bag", "ngram", "uniform", "window_mlp"]
     assert [record.model.baseline for record in found] == [False, True, True, True, True]
     assert {record.status for record in found} == {"ok"}
+    verdicts = [record.find("worst_inside").verdict for record in found]  # type: ignore[union-attr]
+    assert verdicts[3] == "never learned"  # which more training would not change, other than with all others
+    assert verdicts.count("trained too briefly") == 4
     groups = group([*found], found.suite)
     assert [card.model for card in cards(groups)] == ["lstm"]
     assert [row.marked for row in groups[0].rows][:2] == ["lstm", "bag (baseline)"]

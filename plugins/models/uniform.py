@@ -1,7 +1,6 @@
 """No model at all: every answer is as likely as any other."""
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 import torch
 from harness_plugins.models.ends import either
@@ -24,7 +23,6 @@ class Uniform(nn.Module):
     logits: Float[Tensor, " out"]
 
     accepts = ("tokens", "vectors")
-    recommended_training: ClassVar[dict[str, int]] = {"steps": 0}
 
     def __init__(self, vocab_size: int, *, interface: Interface | None = None) -> None:
         super().__init__()
