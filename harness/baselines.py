@@ -5,7 +5,8 @@ from harness.suites import Experiment, Request, Suite
 
 
 def with_baselines(suite: Suite, registry: Registry) -> Suite:
-    """The suite with every baseline (`ModelSpec.baseline`) on all of its tasks, measured by what measures the others.
+    """The suite with every baseline (`ModelSpec.baseline`) on all of its tasks, measured by what measures the others,
+    if it asks for them.
 
     They are trained as the suite's own settings, their tasks and they themselves say, not as an experiment trains its
     models. One that the suite names itself, with its default arguments, stays where it is.
@@ -18,7 +19,7 @@ def with_baselines(suite: Suite, registry: Registry) -> Suite:
         for entry, name in zip(entries, names, strict=True)
         if named.isdisjoint({name, entry.qualified})
     ]
-    if not models:
+    if not (suite.baselines and models):
         return suite
     beside = (each.model_copy(update={"models": models, "training": {}}) for each in suite.experiments)
     distinct: list[Experiment] = []

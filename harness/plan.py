@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from harness.baselines import with_baselines
 from harness.errors import PluginError, RequestError, shown
 from harness.matching import asked_for, matches, means, trained_so
 from harness.plugin import BrokenPlugin, Plugin, resolve
@@ -95,6 +96,7 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {shown(unknown[0])}; choose from {', '.join(STAGES)}")
+    suite = with_baselines(suite, registry)
     _check_size(suite, training or {})
     read_anew()
     resolver = _Resolver(registry, suite, deadly, tell)

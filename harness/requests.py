@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.baselines import with_baselines
 from harness.errors import RequestError, shown
 from harness.folders import is_file
 from harness.registry import default_registry
@@ -70,8 +69,7 @@ def build_suite(
     except ValidationError as error:
         lines = explain(error, Suite).replace("experiment 1, ", "")
         raise RequestError(f"the request is wrong:\n{lines}") from None
-    built = built if suite is not None else built.model_copy(update={"name": _name(built)})
-    return with_baselines(built, default_registry()) if built.baselines else built
+    return built if suite is not None else built.model_copy(update={"name": _name(built)})
 
 
 def _listed(kind: str, requests: Requests) -> Iterator[Any]:

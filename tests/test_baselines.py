@@ -258,9 +258,9 @@ def test_a_suite_with_baselines(tmp_path: Path) -> None:
     """Each is there once, trained as it is best and not as an experiment says; a claim may name one."""
     path = tmp_path / "mine.toml"
     path.write_text(SUITE.format(model='model = "bag"'), encoding="utf-8")
-    suite = build_suite(suite=path, seeds=1)
-    assert build_suite(suite=suite) == suite
-    trials = {p.trial.model.name: p.trial for p in make_plan(suite, default_registry()).trials}
+    plan = make_plan(build_suite(suite=path, seeds=1), default_registry())
+    assert make_plan(plan.suite, default_registry()) == plan
+    trials = {p.trial.model.name: p.trial for p in plan.trials}
     assert [*trials] == ["elman", "ngram", "bag", "uniform", "window_mlp"]
     assert (trials["elman"].training.lr, trials["bag"].training.lr) == (1e-2, 3e-3)
     path.write_text(SUITE.format(model=""), encoding="utf-8")

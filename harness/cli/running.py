@@ -141,7 +141,7 @@ def run(
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
-    click.echo(rendered(results, asked, form))
+    click.echo(rendered(results, results.suite, form))
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
