@@ -39,6 +39,7 @@ def run(
     retries: int | None = None,
     memory: float | None = None,
     shard: tuple[int, int] | str | None = None,
+    baselines: bool = False,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -65,6 +66,7 @@ def run(
         memory: GiB of main memory for each process of a trial.
         shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
             `harness merge` puts the run directories together.
+        baselines: measure every baseline, too, on the same tasks (see `Suite.baselines`).
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -83,7 +85,7 @@ def run(
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
-    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
+    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples, baselines=baselines)
     plan, place, folder = prepare(
         asked,
         training=training,

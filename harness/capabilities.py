@@ -60,6 +60,11 @@ class Capabilities:
         """Raises ValueError if a model's tokenizer is missing."""
         return cast(Callable[..., None], self._say("check_tokenizer", _nothing))
 
+    @property
+    def fits(self) -> bool:
+        """Whether a model learns in its own way, without gradient steps of the harness."""
+        return callable(self._say("fit", None))
+
     def files(self, **arguments: Any) -> list[Path]:
         """The files whose content decides the result."""
         named: Iterable[Any] = self._say("files", _nothing)(**arguments) or ()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.matching import means, trained_so
+from harness.matching import asked_for, means, trained_so
 from harness.schema import Record
 from harness.seeds import (
     FEW_SEEDS,
@@ -250,12 +250,13 @@ def _gap_text(gaps: Mapping[int, MissingError]) -> str:
 
 
 def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
-    return [
+    found = [
         record
         for record in records
         if means(selection, record.model, record.task, record.probe, record.stage)
         and trained_so(selection, record.training)
     ]
+    return asked_for(found, lambda record: record.model) if selection.model is None else found
 
 
 def _ambiguous(records: list[Record]) -> str:

@@ -5,10 +5,11 @@ plugins need not be installed: so everything is told from the texts.
 """
 
 import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -16,6 +17,8 @@ from harness.errors import RequestError
 from harness.schema import PluginUse, Training
 from harness.suites import Request, Selection, parse_request, read_none
 from harness.vocabulary import Stage
+
+T = TypeVar("T")
 
 _READERS: dict[type, TypeAdapter[Any]] = {
     kind: TypeAdapter(kind, config=ConfigDict(coerce_numbers_to_str=True)) for kind in (bool, int, float, str)
@@ -30,6 +33,17 @@ def means(selection: Selection, model: PluginUse, task: PluginUse, probe: Plugin
         and matches(selection.model, model)
         and matches(selection.task, task)
     )
+
+
+def asked_for(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
+    """What is of no baseline; all of it where there are baselines alone.
+
+    Args:
+        found: anything that is of models.
+        model: which one each of it is of.
+    """
+    found = list(found)
+    return [each for each in found if not model(each).baseline] or found
 
 
 def trained_so(selection: Selection, training: Training) -> bool:

@@ -9,8 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from harness.baselines import with_baselines
 from harness.errors import PluginError, RequestError, shown
-from harness.matching import matches, means, trained_so
+from harness.matching import asked_for, matches, means, trained_so
 from harness.plugin import BrokenPlugin, Plugin, resolve
 from harness.registry import Registry
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
@@ -95,6 +96,7 @@ def make_plan(
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise RequestError(f"there is no stage {shown(unknown[0])}; choose from {', '.join(STAGES)}")
+    suite = with_baselines(suite, registry)
     _check_size(suite, training or {})
     read_anew()
     resolver = _Resolver(registry, suite, deadly, tell)
@@ -272,7 +274,14 @@ def _check_tokenizer(model: AnyPlugin, task: AnyPlugin) -> None:
 
 def _training(model: AnyPlugin, task: AnyPlugin, *asked: dict[str, Any]) -> Training:
     """Later sources win: the defaults, the task's advice, the model's, the suite's, the experiment's, the user's."""
-    return merge_training(*(each.says.recommended_training for each in (task, model)), *asked)
+    settings = merge_training(*(each.says.recommended_training for each in (task, model)), *asked)
+    return _amount(settings) if model.says.fits else settings
+
+
+def _amount(training: Training) -> Training:
+    """How much training there is, and nothing of gradient steps: two ways of training that differ in these alone are
+    one for a model that takes none."""
+    return Training(steps=training.steps, epochs=training.epochs, batch_size=training.batch_size)
 
 
 def _check_epochs(task: AnyPlugin, training: Training) -> None:
@@ -320,9 +329,9 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "fingerprints", "gradients", "inventory", "isolation", "laws", "needs"),
-        *("partial", "probing", "runner", "settings", "stacks", "statistics", "subject", "timing", "traces"),
-        *("training", "training_settings", "truncation"),
+        *("build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients", "inventory"),
+        *("isolation", "laws", "needs", "partial", "probing", "runner", "settings", "stacks", "statistics"),
+        *("subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
     return sorted([*(here / f"{name}.py" for name in names), *folders])
@@ -342,6 +351,8 @@ def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed]
             found = [
                 each for each in crossed if means(selection, each.model.use, each.task.use, each.probe.use, each.stage)
             ]
+            if selection.model is None:
+                found = asked_for(found, lambda each: each.model.use)
             if not found:
                 raise _nothing_meant(claim, selection, resolver, crossed)
             for kind in CROSSED:

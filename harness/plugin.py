@@ -16,6 +16,7 @@ from harness.kinds import WORDS, kind_of
 from harness.registry import Entry, Registry, describe, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, object_digest, source_digest
+from harness.specs import ModelSpec
 from harness.suites import Request, format_arguments
 from harness.targets import Definition, Given, find_entry, load_definition
 
@@ -35,7 +36,7 @@ class _InUse:
 
 
 def _identifying(use: PluginUse) -> dict[str, Any]:
-    told = use.model_dump(mode="json", exclude={"label", "alias", "parameters"})
+    told = use.model_dump(mode="json", exclude={"label", "alias", "parameters", "baseline"})
     if use.file and use.digest:
         del told["name"]
         told["target"] = f"{use.file.name}:{use.target.rpartition(':')[2]}"
@@ -118,6 +119,7 @@ class BrokenPlugin(_InUse):
             version=entry.origin.version,
             target=entry.spec.target,
             digest="",
+            baseline=_baseline(entry),
         )
         return cls(use, Failure(type="PluginError", message=str(error)))
 
@@ -149,6 +151,7 @@ def resolve(definition: Definition, request: Request) -> Plugin:
         version=entry.origin.version,
         target=entry.spec.target,
         digest=_digest(definition, arguments),
+        baseline=_baseline(entry),
     )
     return Plugin(use, definition, arguments)
 
@@ -197,6 +200,10 @@ def _digest(definition: Definition, arguments: dict[str, Any]) -> str:
     digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(definition.module)
     content = [file_digest(path) for path in definition.says.files(**arguments)]
     return content_hash("\n".join([digest, *content])) if content else digest
+
+
+def _baseline(entry: Entry) -> bool:
+    return isinstance(entry.spec, ModelSpec) and entry.spec.baseline
 
 
 def _unreadable(entry: Entry, cause: Exception) -> PluginError:

@@ -33,6 +33,7 @@ def build_suite(
     suite: Suite | str | Path | None = None,
     seeds: int | None = None,
     examples: int | None = None,
+    baselines: bool = False,
 ) -> Suite:
     """One suite from whatever the user gave.
 
@@ -60,6 +61,7 @@ def build_suite(
     else:
         given = {"experiments": [named]}
     given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    given |= {"baselines": True} if baselines else {}
     if seeds is not None:
         given["experiments"] = [{**each, "seeds": None} for each in given["experiments"]]
     try:

@@ -20,6 +20,7 @@ from harness.contracts import Batch, Condition, OffersAttention, Skip, Task
 from harness.errors import PluginError, StoreError, said
 from harness.files import replaced
 from harness.fingerprints import Fingerprint
+from harness.fitting import fit
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
 from harness.partial import Keeper, Partial
@@ -232,6 +233,8 @@ class _Run:
         seed_everything("training", trial.seed)
         with blame(trial.model, f"training on {trial.task.label!r}"):
             device = torch.device(trial.device)
+            if self.plugins.model.says.fits:
+                return fit(self.model, self.task, trial.training, trial.seed, device, self.progress)
             return train(self.model, self.task, trial.training, trial.seed, device, self.progress, keeper)
 
     def _stage(self, stage: Stage) -> Iterator[Record]:

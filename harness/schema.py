@@ -57,6 +57,8 @@ class PluginUse(Strict):
     """Where the code is: `package.module:Name`."""
     digest: str
     """Digest of the plugin's source files, and of the files that its arguments name."""
+    baseline: bool = False
+    """Whether it is a model to compare others with. No part of any id."""
 
     @property
     def called(self) -> str:
@@ -128,12 +130,15 @@ class Trained(Strict):
     seconds: float
     """Wall time of training."""
     gradient_norm_median: float | None = None
-    """Median over the steps of the norm of the whole gradient, before clipping. None where no step was taken, as in
-    records of before it was noted; so are the two below."""
+    """Median over the steps of the norm of the whole gradient, before clipping. None where no gradient step was taken,
+    as in records of before it was noted; so are the two below."""
     gradient_norm_max: float | None = None
     """The largest of these norms."""
     clipped: float | None = None
     """Share of the steps whose gradient was clipped, 0 to 1; also None where nothing clips."""
+    fitted: bool = False
+    """Whether the model learnt in its own way (`fit`) and not by gradient steps; `steps` are then the batches that it
+    took, and `loss` is that of the first of them."""
 
 
 class Trial(Strict):

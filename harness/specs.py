@@ -28,7 +28,13 @@ class Spec:
 
 @dataclass(frozen=True)
 class ModelSpec(Spec):
-    """A sequence architecture: an `nn.Module` that maps tokens to logits (see `harness.contracts`)."""
+    """A sequence architecture: an `nn.Module` that maps tokens to logits (see `harness.contracts`).
+
+    Args:
+        baseline: whether it is there to compare others with: `baselines = true` crosses it into any suite.
+    """
+
+    baseline: bool = False
 
     kind: ClassVar[str] = "model"
 

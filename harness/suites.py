@@ -168,7 +168,7 @@ class Selection(Strict):
     """Which number of which records: one number per seed."""
 
     model: Request | None = None
-    """The model as the suite names it; None matches the only one there is."""
+    """The model as the suite names it; None matches the only one there is, beside baselines."""
     task: Request | None = None
     """The task as the suite names it."""
     probe: Request
@@ -359,6 +359,10 @@ class Suite(Strict):
     """Evaluation examples per condition."""
     training: dict[str, Any] = {}
     """Training settings for all experiments; they win over what the plugins recommend."""
+    baselines: bool = False
+    """Whether all models that are baselines (`uniform`, `bag`, `ngram`, `window_mlp`, those of plugins) face the tasks,
+    too. They are trained as `training`, the tasks and they themselves say; tables mark them, claims without a model do
+    not mean them."""
     timeout: Limit = None
     """Seconds that a trial may take; what is not measured by then fails."""
     retries: Count = Field(default=0, ge=0)

@@ -55,11 +55,29 @@ def total_steps(training: Training, task: Task) -> int:
     return math.ceil(round(training.epochs * batches, 6))
 
 
+def fitting_batches(training: Training, task: Task) -> int:
+    """Batches that a model is fitted to (`OffersFit`): one for each step, but one pass over a finite set at most.
+
+    Raises:
+        PluginError: epochs are asked for, and the task's stream has no end.
+    """
+    steps = total_steps(training, task)
+    return steps if task.examples is None else min(steps, math.ceil(task.examples / training.batch_size))
+
+
+def untrained() -> Outcome:
+    """Of a training of no steps."""
+    return Outcome(Trained(steps=0, stopped="budget", loss=math.nan, validation_loss=math.nan, seconds=0.0), [])
+
+
 def budget_share(trained: Trained, recommended: Training, task: Task) -> float:
-    """Steps taken, as a share of those that are recommended; 1 where the advice cannot be followed, as epochs of an
-    endless stream cannot."""
+    """Steps (or batches) taken, as a share of those that are recommended; 1 where the advice cannot be followed, as
+    epochs of an endless stream cannot, and for a model that takes no batch since it has nothing to learn."""
+    if trained.fitted and trained.steps == 0:
+        return 1.0
     endless = recommended.epochs is not None and task.examples is None
-    wanted = 0 if endless else total_steps(recommended, task)
+    count = fitting_batches if trained.fitted else total_steps
+    wanted = 0 if endless else count(recommended, task)
     return 1.0 if wanted == 0 else trained.steps / wanted
 
 
@@ -94,7 +112,7 @@ def train(
     """
     steps = total_steps(training, task)
     if steps == 0:
-        return Outcome(Trained(steps=0, stopped="budget", loss=math.nan, validation_loss=math.nan, seconds=0.0), [])
+        return untrained()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not parameters:
         raise PluginError(f"{type(model).__name__} has no parameters to train; set --training steps=0")

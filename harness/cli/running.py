@@ -48,6 +48,7 @@ from harness.vocabulary import FORMATS, STAGES
     metavar="SETTING=VALUE,...",
     help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
 )
+@click.option("--baselines", is_flag=True, help="Measure uniform, bag, ngram and window_mlp, too.")
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
 @click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
@@ -84,6 +85,7 @@ def run(
     probes: tuple[str, ...],
     seeds: int | None,
     training: tuple[str, ...],
+    baselines: bool,
     stages: tuple[str, ...],
     examples: int | None,
     out: Path | None,
@@ -116,6 +118,7 @@ def run(
         suite=suite,
         seeds=seeds,
         examples=examples,
+        baselines=baselines,
     )
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
@@ -147,7 +150,7 @@ def run(
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
-    click.echo(rendered(results, asked, form))
+    click.echo(rendered(results, results.suite, form))
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"

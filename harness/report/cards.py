@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
+from harness.matching import asked_for
 from harness.measurements import Curve, Pattern, Scalar, place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
@@ -96,8 +97,10 @@ BAD_WORDS = {
 
 
 def cards(groups: Sequence[Group]) -> list[Card]:
-    """A card for each model on each task, in the order of the groups."""
-    places = dict.fromkeys((group.task, row.label) for group in groups for row in group.rows)
+    """A card for each model on each task, in the order of the groups; for baselines only where they are alone."""
+    known = [(group.task, row) for group in groups for row in group.rows]
+    asked = asked_for(known, lambda each: each[1].records[0].model)
+    places = dict.fromkeys((task, row.label) for task, row in asked)
     found = []
     for task, model in places:
         every = [

@@ -20,6 +20,8 @@ def conditions(record: Record) -> dict[str, Any]:
     interval of validation where nothing depends on it."""
     found = settings(record)
     training = record.training
+    if record.trained and record.trained.fitted:
+        return {name: found[name] for name in ("steps", "epochs", "batch_size", "examples", "device")}
     if not trained(record):
         keep = {"examples", "device"} | ({"steps"} if record.stage == "trained" and not record.pretrained else set())
         return {name: found[name] for name in found if name in keep}

@@ -32,6 +32,7 @@ COLUMNS = (
     "verdict",
     "inside",
     "parameters",
+    "baseline",
     "pretrained",
     *(f"training.{name}" for name in Training.model_fields),
     "trained.steps",
@@ -90,6 +91,7 @@ def _rows(record: Record, cell: dict[str, Any], written: Callable[[str], str]) -
     error = record.error
     cell = cell | {
         "parameters": record.model.parameters,
+        "baseline": record.model.baseline,
         "pretrained": record.pretrained,
         "examples": record.examples,
         "device": record.device,

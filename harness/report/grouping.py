@@ -24,6 +24,9 @@ Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
 
+BASELINE = "(baseline)"
+"""Behind the label of a model that is there to compare others with."""
+
 IN_WORDS = {"initial": "at initialisation", "trained": "after training"}
 """The stages in order, in words."""
 
@@ -42,13 +45,18 @@ class Row:
 
     @property
     def marked(self) -> str:
-        """The label, with a mark if there are warnings about the model."""
-        return f"{self.label} {MARK}" if self.suspect else self.label
+        """The label, with what a table must say of the model: that it is a baseline, or that there are warnings."""
+        return marked(self.label, self.records)
+
+    @property
+    def baseline(self) -> bool:
+        """Whether the model is there to compare others with."""
+        return self.records[0].model.baseline
 
     @property
     def suspect(self) -> bool:
         """Whether there are warnings about the model."""
-        return any(record.warnings for record in self.records)
+        return _suspect(self.records)
 
     @property
     def once(self) -> bool:
@@ -121,6 +129,16 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
         for stage in IN_WORDS
         if (found := cells.get((probe, task, stage)))
     ]
+
+
+def marked(label: str, records: Sequence[Record]) -> str:
+    """A model's label as tables show it, from records of that model."""
+    marks = (BASELINE if records[0].model.baseline else "", MARK if _suspect(records) else "")
+    return " ".join(filter(None, (label, *marks)))
+
+
+def _suspect(records: Iterable[Record]) -> bool:
+    return any(record.warnings for record in records)
 
 
 def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from harness.report.conditions import SETTINGS
 from harness.report.curves import BELOW
 from harness.report.elements import Table
-from harness.report.grouping import MARK, Group, Row
+from harness.report.grouping import BASELINE, MARK, Group, Row
 from harness.schema import Matrix, Scalar
 from harness.seeds import MANY_SEEDS, coverage
 
@@ -53,6 +53,8 @@ def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
         column.cells.count("fixed") for table in tables for column in table.columns
     ):
         yield "fixed: not repeated, since weights and data are fixed."
+    if any(row.baseline for row in rows):
+        yield f"{BASELINE} behind a model: it is there to compare the others with."
     if any(row.suspect for row in rows):
         yield f"{MARK} behind a model: do not read its numbers without the warnings above."
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from harness.report.conditions import conditions, differing, examples_used, trained, written
+from harness.report.conditions import SETTINGS, conditions, differing, examples_used, trained, written
 from harness.report.elements import Block, Heading, Paragraph, Table
-from harness.report.grouping import MARK, names
+from harness.report.grouping import marked, names
 from harness.report.layout import Column
 from harness.report.numbers import count, spread
 from harness.schema import Record, Training
@@ -27,8 +27,10 @@ def settings_blocks(records: Sequence[Record], suite: Suite | None = None) -> li
 def _training(records: Sequence[Record]) -> str:
     every = _alone(records)
     varied = differing(every)
-    unused = [name for name in ("truncate", "steps", "epochs", "validate_every", "patience") if every[0][name] is None]
-    fixed = {name: value for name, value in every[0].items() if name not in (*varied, *unused, "device")}
+    told = {name: value for each in reversed(every) for name, value in each.items()}
+    first = {name: told[name] for name in SETTINGS if name in told}
+    unused = [name for name in ("truncate", "steps", "epochs", "validate_every", "patience") if first.get(name) is None]
+    fixed = {name: value for name, value in first.items() if name not in (*varied, *unused, "device")}
     text = ", ".join(f"{name}={written(value)}" for name, value in fixed.items())
     return f"Training: {text}{f'; {_listed(varied)} as listed below' if varied else ''}."
 
@@ -67,12 +69,13 @@ def _trainings(records: Sequence[Record], suite: Suite | None) -> Table:
     rank = {key: index for index, key in enumerate((*tasks, *models))}
     rows = [list(ways[key].values()) for key in sorted(ways, key=lambda key: (rank[key[0]], rank[key[1]]))]
     first = [row[0] for row in rows]
-    marks = [f" {MARK}" if any(record.warnings for record in row) else "" for row in rows]
-    columns = [Column("model", [models[identity(r.model)] + m for r, m in zip(first, marks, strict=True)], "label")]
+    columns = [Column("model", [marked(models[identity(row[0].model)], row) for row in rows], "label")]
     if len(tasks) > 1:
         columns.append(Column("task", [tasks[identity(record.task)] for record in first], "label"))
     settings = _alone(first)
-    columns += [Column(name, [written(each[name]) for each in settings]) for name in differing(settings)]
+    columns += [
+        Column(name, [written(each[name]) if name in each else "" for each in settings]) for name in differing(settings)
+    ]
     how = [[record.trained for record in row if record.trained] for row in rows]
     if any(each.steps != record.training.steps for record, found in zip(first, how, strict=True) for each in found):
         columns.append(Column("steps taken", [spread(summarise(each.steps for each in found)) for found in how]))

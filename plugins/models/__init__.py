@@ -59,6 +59,30 @@ def harness_models() -> Iterator[ModelSpec]:
         summary="any causal language model of transformers, from a folder or from its configuration",
     )
     yield ModelSpec(
+        "uniform",
+        "harness_plugins.models.uniform:Uniform",
+        summary="baseline: equal logits, whatever the input",
+        baseline=True,
+    )
+    yield ModelSpec(
+        "bag",
+        "harness_plugins.models.bag:Bag",
+        summary="baseline: a mean of all embeddings so far, which knows no order",
+        baseline=True,
+    )
+    yield ModelSpec(
+        "ngram",
+        "harness_plugins.models.ngram:NGram",
+        summary="baseline: counts of n-grams, smoothed (Witten and Bell, 1991); no gradient steps",
+        baseline=True,
+    )
+    yield ModelSpec(
+        "window_mlp",
+        "harness_plugins.models.window_mlp:WindowMLP",
+        summary="baseline: the last n - 1 embeddings and a hidden layer (Bengio et al., 2003)",
+        baseline=True,
+    )
+    yield ModelSpec(
         "attention_forms",
         "harness_plugins.models.attention_forms:AttentionForms",
         summary="one attention written five ways, from nested loops to the fused kernel; for timing",

@@ -17,6 +17,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "score, loss and bits per condition, and the kind of failure",
     )
     yield ProbeSpec(
+        "unseen",
+        "harness_plugins.probes.unseen:unseen",
+        "share of test answers that a table of counts never had in training after the same context",
+    )
+    yield ProbeSpec(
         "grad_reach",
         "harness_plugins.probes.grad_reach:GradReach",
         "gradient at the query with respect to the cue, per distance",

@@ -23,6 +23,11 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "what a recurrent state holds, shows and learns: hand-set cells, Jacobians, gates, truncation, adding",
     )
     yield SuiteSpec(
+        "baselines",
+        "harness_plugins.suites:baselines.toml",
+        "what scores mean: guessing, tokens without order, counts of n-grams, a window; on agreement and recall",
+    )
+    yield SuiteSpec(
         "bench",
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from harness.build import WrongKindError, build_model
-from harness.contracts import Interface
+from harness.contracts import Batch, Interface
+from harness.fitting import OffersFit
 from harness.isolation import random_state_restored
 from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
@@ -89,8 +90,13 @@ class ModelCase(Case):
         return model
 
     def trained(self) -> nn.Module:
-        """A new model with the slightly trained weights, in its own precision."""
+        """A new model with the slightly trained weights, in its own precision; or fitted to random data."""
         model = self.build()
+        if isinstance(model, OffersFit):
+            with random_state_restored():
+                model.fit(self._batches())
+            model.eval()
+            return model
         with torch.no_grad():
             for parameter, trained in zip(model.parameters(), self._trained, strict=True):
                 parameter.copy_(trained)
@@ -189,6 +195,12 @@ class ModelCase(Case):
                 return weights
         return [parameter.detach().clone() for parameter in self.build().parameters()]
 
+    def _batches(self) -> Iterator[Batch]:
+        """Random data, as training gives it."""
+        for step in range(STEPS):
+            inputs = self.inputs(batch=8, seed=step)
+            yield Batch(inputs, self._targets(inputs.shape[:2], step), torch.ones(inputs.shape[:2], dtype=torch.bool))
+
     def training_steps(self, model: nn.Module) -> Iterator[float]:
         """A few steps on random data, each weight by its gradient's sign; yields the loss after each backward pass,
         before the update. (What Adam's first steps do; torch's own optimizers take seconds to import.)"""
@@ -208,8 +220,14 @@ class ModelCase(Case):
 
     def loss(self, outputs: Tensor, seed: int = 0) -> Tensor:
         """Cross-entropy (or the squared error) against random targets."""
+        targets = self._targets(outputs.shape[:2], seed)
+        if self.interface.output == "numbers":
+            return F.mse_loss(outputs, targets)
+        return F.cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
+
+    def _targets(self, shape: torch.Size, seed: int) -> Tensor:
+        """Random classes, `batch time`; or numbers, `batch time out`."""
         generator = torch.Generator().manual_seed(1000 + seed)
         if self.interface.output == "numbers":
-            return F.mse_loss(outputs, torch.randn(outputs.shape, generator=generator))
-        targets = torch.randint(self.interface.output_size, outputs.shape[:2], generator=generator)
-        return F.cross_entropy(outputs.flatten(0, 1).float(), targets.flatten())
+            return torch.randn(*shape, self.interface.output_size, generator=generator)
+        return torch.randint(self.interface.output_size, shape, generator=generator)

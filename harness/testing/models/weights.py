@@ -46,6 +46,8 @@ def gradients(case: ModelCase) -> str:
     model = case.build()
     if case.plugin.pretrained:
         raise NotApplicable("it comes with its weights, and is never trained")
+    if case.says.fits:
+        raise NotApplicable("it learns in its own way (`fit`), and takes no gradient steps")
     if not list(model.parameters()):
         raise NotApplicable("it has no parameters; run it with --training steps=0")
     trained = {name: value for name, value in model.named_parameters() if value.requires_grad}

@@ -1,0 +1,97 @@
+"""Models that learn in their own way: from training batches, without gradient steps of the harness."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from harness.contracts import Batch, Task
+from harness.errors import DivergedError
+from harness.examples import seeded
+from harness.schema import Trained, Training
+from harness.training import VALIDATION_BATCHES, Outcome, fitting_batches, untrained, validate
+
+
+@runtime_checkable
+class OffersFit(Protocol):
+    """A model that learns in its own way: a table of counts, a readout that is solved for, or nothing at all.
+
+    `fit` is called in the place of the training loop. What it learns belongs into parameters and buffers, so that it is
+    kept with the checkpoint; one whose size is known only afterwards is given its size in `_load_from_state_dict`, too
+    (the built-in `ngram` is an example). Of the training settings only `steps`, `epochs` and `batch_size` have a
+    meaning. Nothing is kept on the way: a training that was killed starts over.
+    """
+
+    def fit(self, stream: Iterator[Batch]) -> None:
+        """Learn.
+
+        Args:
+            stream: training batches on the model's device, one for each step of the budget; of a finite set one pass at
+                most, each example once. It may be left before its end.
+        """
+        ...
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    training: Training,
+    seed: int,
+    device: torch.device,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Outcome:
+    """Let a model learn in its own way (`OffersFit`), from the batches that `train` would take steps on; of a finite
+    set from one pass at most.
+
+    In the outcome, `steps` are the batches that it took, and `loss` is that of the first of them.
+
+    Args:
+        model: on `device`; left in training mode.
+        task: gives training batches and the loss.
+        training: how many batches, and of which size; the other settings have no meaning here.
+        seed: decides data and order.
+        device: where the model is.
+        progress: called with the share of the batches that were taken.
+
+    Raises:
+        DivergedError: the loss afterwards is NaN.
+    """
+    assert isinstance(model, OffersFit)
+    if (most := fitting_batches(training, task)) == 0:
+        return untrained()
+    batches = islice(task.train(training.batch_size, seeded("train", seed)), most)
+    first: list[Batch] = []
+    taken = 0
+
+    def stream() -> Iterator[Batch]:
+        nonlocal taken
+        for batch in batches:
+            taken += 1
+            progress(taken / most)
+            batch = batch.to(device)
+            if len(first) < VALIDATION_BATCHES:
+                first.append(batch.copy())
+            yield batch
+
+    model.train()
+    started = time.perf_counter()
+    model.fit(stream())
+    seconds = time.perf_counter() - started
+    fresh = islice(task.validation(training.batch_size, seeded("validation", seed)), VALIDATION_BATCHES)
+    loss = validate(model, task, first) if first else math.nan
+    validation_loss = validate(model, task, [batch.to(device) for batch in fresh])
+    if math.isnan(validation_loss) or (first and math.isnan(loss)):
+        raise DivergedError(f"after being fitted to {taken} batches the model's loss is NaN")
+    trained = Trained(
+        steps=taken,
+        stopped="budget" if taken == most else "early stop",
+        fitted=True,
+        loss=loss,
+        validation_loss=validation_loss,
+        seconds=seconds,
+    )
+    return Outcome(trained, [{"step": taken, "loss": loss, "validation_loss": validation_loss}])
