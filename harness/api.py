@@ -1,7 +1,7 @@
 """The harness as a library: the same as the command line, with results as Python objects."""
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,9 @@ def run(
     retries: int | None = None,
     memory: float | None = None,
     shard: tuple[int, int] | str | None = None,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    success: float | None = None,
+    max_trials: int | None = None,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -65,6 +68,10 @@ def run(
         memory: GiB of main memory for each process of a trial.
         shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
             `harness merge` puts the run directories together.
+        grid: lists of values by the name of a training setting or a model argument, crossed with everything else, for
+            example `{"lr": [1e-4, 1e-3, 1e-2]}`; see `Suite.grid`.
+        success: the score from which on a seed counts as a success of its cell of the grid; see `Suite.success`.
+        max_trials: with a grid, more trials than this are refused (10,000 if not said).
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -74,8 +81,9 @@ def run(
         raise RequestError(f"training is {wanted}; received {shown(training)}")
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {shown(jobs)}")
-    for name, number in (("seeds", seeds), ("examples", examples)):
-        if isinstance(number, str | float):
+    numbers: dict[str, Any] = {"seeds": seeds, "examples": examples, "max_trials": max_trials, "success": success}
+    for name, number in numbers.items():
+        if isinstance(number, str) or (isinstance(number, float) and name != "success"):
             raise RequestError(f"{name} is a whole number, for example {name}=3; received {shown(number)}")
     if not (stages is None or isinstance(stages, str | Sequence | Set)):
         raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {shown(stages)}")
@@ -83,7 +91,7 @@ def run(
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
-    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples)
+    asked = build_suite(models, tasks, probes, suite=suite, **numbers, grid=grid)
     plan, place, folder = prepare(
         asked,
         training=training,

@@ -39,6 +39,15 @@ from harness.vocabulary import FORMATS, STAGES
     metavar="SETTING=VALUE,...",
     help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
 )
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    metavar="NAME=VALUE,VALUE,...",
+    help="Cross values of a training setting or a model argument, e.g. lr=1e-4,1e-3,1e-2; repeat for another one.",
+)
+@click.option("--success", type=float, metavar="SCORE", help="With a grid: the score that makes a seed a success.")
+@click.option("--max-trials", type=click.IntRange(min=1), help="With a grid: refuse more  [default: 10000].")
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
 @click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
@@ -75,6 +84,9 @@ def run(
     probes: tuple[str, ...],
     seeds: int | None,
     training: tuple[str, ...],
+    grids: tuple[str, ...],
+    success: float | None,
+    max_trials: int | None,
     stages: tuple[str, ...],
     examples: int | None,
     out: Path | None,
@@ -97,7 +109,7 @@ def run(
     from harness.api import prepare
     from harness.devices import default_jobs
     from harness.execution import execute
-    from harness.requests import build_suite
+    from harness.requests import build_suite, read_grid
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -107,6 +119,9 @@ def run(
         suite=suite,
         seeds=seeds,
         examples=examples,
+        grid=read_grid(grids) if grids else None,
+        success=success,
+        max_trials=max_trials,
     )
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
@@ -138,7 +153,7 @@ def run(
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
-    click.echo(rendered(results, asked, form))
+    click.echo(rendered(results, results.suite, form))
     if form == "text":
         say(
             f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
