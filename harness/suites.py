@@ -10,7 +10,8 @@ from harness.errors import RequestError, did_you_mean
 from harness.grids import MOST_TRIALS, Default, Grid, clashing
 from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
-from harness.written import ALIAS, DEEPEST, deeper
+from harness.written import ALIAS, deeper
+from harness.written import DEEPEST as DEEPEST
 from harness.written import format_arguments as format_arguments
 from harness.written import parse_arguments as parse_arguments
 from harness.written import parse_request as parse_request

@@ -81,10 +81,9 @@ def _check_size(suite: Suite, training: Ways, variants: dict[str, int]) -> None:
 def without(use: PluginUse, names: Collection[str]) -> PluginUse:
     """A model as it was asked for, without the arguments that a grid has given it: the same for all its variants."""
     kept = {name: value for name, value in label_arguments(use.label).items() if name not in names}
-    name = use.label.partition(":")[0] if use.distribution else use.name
     return use.model_copy(
         update={
-            "label": f"{name}:{format_arguments(kept)}" if kept else name,
+            "label": f"{use.name}:{format_arguments(kept)}" if kept else use.name,
             "arguments": {name: value for name, value in use.arguments.items() if name not in names},
         }
     )
