@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ FEW, MANY = 2, 60
 """Steps of the first short run, and the most of the second."""
 SECOND = 1.0
 """Seconds that the second one should train, so that a clock can tell."""
+ABREAST = 4
+"""So many are timed at a time, where more will run."""
 EXAMPLES = (16, 64)
 """Evaluation examples per condition in the two."""
 LOOK = 4 / BACKWARD
@@ -90,7 +93,7 @@ def estimate(
         trial = alike[0].trial
         tell(f"timing {trial.model.called} on {trial.task.called} ({number} of {len(kinds)})")
         try:
-            timed = _time(alike[0], executor)
+            timed = _time(alike[0], executor, min(jobs, len(alike), ABREAST))
         except _NotTimedError as error:
             unknown.append(f"{trial.model.called} on {trial.task.called} could not be timed: {error}")
             timed = None
@@ -111,43 +114,46 @@ def _kind(planned: Planned) -> object:
     return identity(trial.model), identity(trial.task), trial.device, how, looks
 
 
-def _time(planned: Planned, executor: Executor) -> tuple[_Timed, _Timed]:
-    first = _short(planned, executor, FEW, EXAMPLES[0])
+def _time(planned: Planned, executor: Executor, abreast: int) -> tuple[_Timed, _Timed]:
+    first = _short(planned, executor, abreast, FEW, EXAMPLES[0])
     steps = min(MANY, max(2 * FEW, int(SECOND * FEW / max(first.train, 1e-3))))
-    return first, _short(planned, executor, steps, EXAMPLES[1])
+    return first, _short(planned, executor, abreast, steps, EXAMPLES[1])
 
 
-def _short(planned: Planned, executor: Executor, steps: int, examples: int) -> _Timed:
-    """Run a trial that is like another one, but short."""
-    training = planned.trial.training
-    if training.steps is not None:
-        steps = min(steps, training.steps)
-    own = Training.model_validate(training.model_dump() | {"steps": steps, "epochs": None, "patience": None})
-    key = content_hash(f"timing {planned.trial.id} {steps} {examples}")
-    trial: Trial = planned.trial.model_copy(update={"id": key, "training": own})
-    cells = [
-        cell.model_copy(
-            update={
-                "id": content_hash(f"{key} {cell.id}"),
-                "trial": trial,
-                "examples": min(examples, cell.examples),
-            }
-        )
-        for cell in planned.cells
-        if cell.id not in planned.unmeasurable
-    ]
+def _short(planned: Planned, executor: Executor, abreast: int, steps: int, examples: int) -> _Timed:
+    """Run trials that are like another one, but short; several at a time, since they share caches and memory."""
+    if planned.trial.training.steps is not None:
+        steps = min(steps, planned.trial.training.steps)
     with TemporaryDirectory(prefix="harness-timing-") as folder:
         store = RunDirectory(Path(folder))
         store.create()
+        works = [Work(_shortened(planned, steps, examples, number), store.path) for number in range(abreast)]
         started = time.perf_counter()
-        work = Work(replace(planned, trial=trial, cells=cells, unmeasurable={}), store.path)
-        records = list(executor([work], lambda index, share: None))
+        records = list(executor(works, lambda index, share: None))
         wall = time.perf_counter() - started
-    if records and all(record.error for record in records):
-        raise _NotTimedError(next(record.error.message for record in records if record.error))
-    train = max((record.timing.train or 0.0 for record in records), default=0.0)
-    probes = {_look(record): record.timing.probe for record in records}
+    errors = [record.error.message for record in records if record.error]
+    if errors and len(errors) == len(records):
+        raise _NotTimedError(errors[0])
+    trains = {record.trial: 0.0 for record in records} | {r.trial: r.timing.train for r in records if r.timing.train}
+    train = mean(trains.values()) if trains else 0.0
+    looks: dict[object, list[float]] = {}
+    for record in records:
+        looks.setdefault(_look(record), []).append(record.timing.probe)
+    probes = {look: mean(seconds) for look, seconds in looks.items()}
     return _Timed(steps, examples, train, probes, max(0.0, wall - train - sum(probes.values())))
+
+
+def _shortened(planned: Planned, steps: int, examples: int, number: int) -> Planned:
+    """The same trial with fewer steps and examples, and ids of its own."""
+    training = planned.trial.training.model_dump() | {"steps": steps, "epochs": None, "patience": None}
+    key = content_hash(f"timing {planned.trial.id} {steps} {examples} {number}")
+    trial = planned.trial.model_copy(update={"id": key, "training": Training.model_validate(training)})
+    cells = []
+    for cell in planned.cells:
+        if cell.id not in planned.unmeasurable:
+            own = {"id": content_hash(f"{key} {cell.id}"), "trial": trial, "examples": min(examples, cell.examples)}
+            cells.append(cell.model_copy(update=own))
+    return replace(planned, trial=trial, cells=cells, unmeasurable={})
 
 
 def _look(record: Record) -> object:

@@ -243,7 +243,8 @@ def _times(prepared: Any) -> Iterator[str]:
 
 def _duration(hours: float) -> str:
     """`0.03 hours (1.8 minutes)`."""
-    return f"{hours:.2g} hours" + (f" ({60 * hours:.2g} minutes)" if hours < 1 else "")
+    smaller = f" ({60 * hours:.2g} minutes)" if hours >= 1 / 60 else f" ({3600 * hours:.2g} seconds)"
+    return f"{hours:.2g} hours" + (smaller if hours < 1 else "")
 
 
 @contextmanager
