@@ -279,11 +279,16 @@ def _check_claims(suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed],
                 raise _nothing_meant(claim, selection, resolver, crossed)
             for kind in CROSSED:
                 several = {getattr(each, kind).key: getattr(each, kind).use for each in found}
-                if len(several) > 1:
+                if len(several) > 1 and not (selection.best and kind == "model" and _one_family(suite, several)):
                     raise _several_meant(claim, getattr(selection, kind), kind, list(several.values()))
             if not any_training and not any(trained_so(selection, each.training) for each in found):
                 how = f"the claim {claim.text!r} speaks of training {format_arguments(selection.training)}"
                 raise RequestError(f"{how}: the suite has no model that is trained like that")
+
+
+def _one_family(suite: Suite, uses: Mapping[str, PluginUse]) -> bool:
+    """Whether models differ in what the grid varies, and in nothing else."""
+    return len({without(use, argument_part(suite.grid)).label for use in uses.values()}) == 1
 
 
 def _nothing_meant(claim: Claim, selection: Selection, resolver: Resolver, crossed: Sequence[_Crossed]) -> RequestError:

@@ -91,6 +91,8 @@ class Selection(Strict):
     """When it was measured."""
     training: dict[str, Any] = {}
     """Training settings of the model, where the suite trains it in several ways, for example `{lr = 1e-3}`."""
+    best: bool = False
+    """Of several ways of training, or variants of a grid, the one with the lowest median validation loss."""
     metric: str = Field(min_length=1)
     """Name of the measurement."""
     at: float | str | list[float] | list[str] | None = None

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import SHORT
-from record_factory import curve, record
+from record_factory import claim, curve, record
 
 import harness
+from harness.claims import judge
 from harness.cli import main
 from harness.errors import RequestError
 from harness.plan import Plan, make_plan
@@ -218,6 +219,20 @@ def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
     assert (unknown.threshold.value, unknown.cells[1].successes) == (0.9, 1)
 
 
+def test_a_claim_speaks_of_the_cell_that_is_best_on_validation_data() -> None:
+    """Whatever the others score; without it, it would have to name one."""
+    records = cell(1e-3, [(0.99, 0.5)] * 3) + cell(1e-2, [(0.6, 0.1)] * 3)
+    fields: dict[str, Any] = {"metric": "worst_inside", "value": 0.9}
+    assert judge(claim(**fields), records).verdict == "undecided"
+    assert judge(claim(**fields, best=True), records).verdict == "does not hold"
+    alias = {"text": "it works", "probe": "accuracy", "metric": "accuracy", "at": 1, "comparison": ">", "value": 0.9}
+    crossed = {"experiments": [{"models": ["small=lstm"]}], "grid": {"hidden": [4, 8]}}
+    claimed = Suite.model_validate({**crossed, "claims": [{**alias, "model": "small", "best": True}]})
+    assert len(make_plan(claimed, default_registry()).trials) == 6
+    with pytest.raises(RequestError, match="may mean"):
+        make_plan(Suite.model_validate({**crossed, "claims": [{**alias, "model": "small"}]}), default_registry())
+
+
 def test_models_that_differ_in_the_grid_alone_are_one() -> None:
     """An argument of the grid is a field, like a training setting."""
     records = [
@@ -260,6 +275,13 @@ def test_a_run_with_a_grid(tmp_path: Path) -> None:
     results = harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, executor="local", **asked)
     assert [record.training.lr for record in results] == [1e-3, 1e-2]
     assert "Learnability" in results.render()
+    report = ["report", str(tmp_path), "--grid", "--format"]
+    as_json = json.loads(CliRunner().invoke(main, [*report, "json"]).output)
+    as_csv = CliRunner().invoke(main, [*report, "csv"]).output.splitlines()
+    assert as_json == results.learnability()
+    assert [(row["lr"], row["seeds"], row["default"]) for row in as_json] == [(1e-3, 1, False), (1e-2, 1, False)]
+    assert [row["best"] for row in as_json].count(True) == 1
+    assert as_csv[0].split(",") == [*as_json[0]]
     kept = json.loads((tmp_path / "suite.json").read_text(encoding="utf-8"))
     assert kept["defaults"][0]["training"] == {"lr": 3e-3}
     again = harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, executor="local", **asked)

@@ -201,6 +201,30 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
     return result
 
 
+def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
+    """One dictionary for each cell, ready for a data frame: what was varied, then how it went."""
+    found = list(found)
+    fields = dict.fromkeys(name for each in found for name in each.fields)
+    return [
+        {"model": each.model, "task": each.task}
+        | dict.fromkeys(fields)
+        | dict(cell.values)
+        | {
+            "seeds": cell.seeds,
+            "successes": cell.successes,
+            "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
+            "score": cell.score if cell.scores else None,
+            "validation_loss": None if math.isnan(cell.validation) else cell.validation,
+            "threshold": cell.threshold.value if cell.threshold else None,
+            "works": cell.works,
+            "default": cell.default,
+            "best": cell is each.best,
+        }
+        for each in found
+        for cell in each.cells
+    ]
+
+
 def _rank(model: PluginUse, task: PluginUse, suite: Suite | None) -> tuple[int, int]:
     """Their places in the suite; what it does not name stays in the order of the records, behind."""
 
