@@ -1,13 +1,15 @@
 """The harness as a library: the same as the command line, with results as Python objects."""
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.devices import check_device
 from harness.errors import RequestError, shown
-from harness.execution import execute
+from harness.estimating import Estimate, check_budget, estimate, within
+from harness.execution import Progress, execute
 from harness.executors import Executor
 from harness.executors.choosing import choose, limits_of
 from harness.executors.planning import plan_for
@@ -40,6 +42,10 @@ def run(
     memory: float | None = None,
     shard: tuple[int, int] | str | None = None,
     baselines: bool = False,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    success: float | None = None,
+    max_trials: int | None = None,
+    budget: float | None = None,
 ) -> Results:
     """Cross models, tasks and probes over seeds, run what is not yet measured, and return the records.
 
@@ -67,6 +73,12 @@ def run(
         shard: only this part of the trials, for example (3, 16), the third of 16; other machines run the others, and
             `harness merge` puts the run directories together.
         baselines: measure every baseline, too, on the same tasks (see `Suite.baselines`).
+        grid: lists of values by the name of a training setting or a model argument, crossed with everything else, for
+            example `{"lr": [1e-4, 1e-3, 1e-2]}`; see `Suite.grid`.
+        success: the score from which on a seed counts as a success of its cell of the grid; see `Suite.success`.
+        max_trials: with a grid, more trials than this are refused (10,000 if not said).
+        budget: hours that the run may take; a few steps of each model on each task are timed, and whole seeds and
+            values of the grid that would not fit are left out, which the results' `note` says.
 
     Raises:
         RequestError: something that was asked for is wrong; nothing has been trained.
@@ -76,8 +88,9 @@ def run(
         raise RequestError(f"training is {wanted}; received {shown(training)}")
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {shown(jobs)}")
-    for name, number in (("seeds", seeds), ("examples", examples)):
-        if isinstance(number, str | float):
+    numbers: dict[str, Any] = {"seeds": seeds, "examples": examples, "max_trials": max_trials, "success": success}
+    for name, number in numbers.items():
+        if isinstance(number, str) or (isinstance(number, float) and name != "success"):
             raise RequestError(f"{name} is a whole number, for example {name}=3; received {shown(number)}")
     if not (stages is None or isinstance(stages, str | Sequence | Set)):
         raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {shown(stages)}")
@@ -85,8 +98,8 @@ def run(
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
-    asked = build_suite(models, tasks, probes, suite=suite, seeds=seeds, examples=examples, baselines=baselines)
-    plan, place, folder = prepare(
+    asked = build_suite(models, tasks, probes, suite=suite, **numbers, grid=grid, baselines=baselines)
+    prepared = prepare(
         asked,
         training=training,
         stages=STAGES if stages is None else (stages,) if isinstance(stages, str) else tuple(stages),
@@ -98,8 +111,10 @@ def run(
         retries=retries,
         memory=memory,
         shard=shard,
+        budget=budget,
+        fresh=fresh,
     )
-    return execute(plan, folder, fresh=fresh, executor=place)
+    return prepared.execute(fresh)
 
 
 class Prepared(NamedTuple):
@@ -108,6 +123,17 @@ class Prepared(NamedTuple):
     plan: Plan
     executor: Executor
     out: Path
+    estimate: Estimate | None = None
+    """How long all of it takes, where that was asked for."""
+    hours: float | None = None
+    """How long what fits the budget takes."""
+    left_out: str = ""
+    """What does not fit the budget."""
+
+    def execute(self, fresh: bool, report: Callable[[Progress], None] = lambda progress: None) -> Results:
+        """Run it; see `harness.execution.execute`."""
+        results = execute(self.plan, self.out, fresh=fresh, executor=self.executor, report=report)
+        return replace(results, note=" ".join(filter(None, (results.note, self.left_out))))
 
 
 def prepare(
@@ -124,18 +150,34 @@ def prepare(
     retries: int | None,
     memory: float | None,
     shard: tuple[int, int] | str | None,
+    budget: float | None = None,
+    fresh: bool = False,
+    timed: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> Prepared:
-    """What `run` and the command line do before they run something: the arguments are those of `run`.
+    """What `run` and the command line do before they run something: the arguments are those of `run`; with `timed` it
+    is said how long that takes, and `tell` hears what is being timed.
 
     Raises:
         RequestError: something that was asked for is wrong.
     """
+    hours = None if budget is None else check_budget(budget)
+    if hours is not None and shard is not None:
+        raise RequestError("each machine would leave out something else; give --budget or --shard, and not both")
     limits = limits_of(suite, timeout, retries, memory)
     part = None if shard is None else Shard.read(shard)
     place = choose(default_registry(), executor, suite, jobs, limits, default_jobs)
     check_device(device, place)
     plan = plan_for(place, suite, device=device, training=training, stages=stages, timeout=limits.timeout)
-    return Prepared(part.of(plan) if part else plan, place, default_out(suite) if out is None else Path(out))
+    plan = part.of(plan) if part else plan
+    prepared = Prepared(plan, place, default_out(suite) if out is None else Path(out))
+    if (hours is None and not timed) or plan.hopeless:
+        return prepared
+    known = estimate(plan, prepared.out, place, fresh=fresh, tell=tell)
+    if hours is None:
+        return prepared._replace(estimate=known, hours=known.hours)
+    cut = within(plan, known, hours)
+    return prepared._replace(plan=cut.plan, estimate=known, hours=cut.hours, left_out=cut.left_out)
 
 
 def _is_ways(training: Any) -> bool:

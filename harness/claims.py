@@ -17,6 +17,7 @@ from harness.seeds import (
     percent,
     quantile,
     seeds_alike,
+    validated,
 )
 from harness.selection import MissingError, Reading, UnreadableError, difference, read
 from harness.statistics import MARGIN
@@ -106,6 +107,7 @@ class _Side:
     @classmethod
     def of(cls, selection: Selection, records: Iterable[Record]) -> "_Side":
         found = _select(selection, records)
+        found = _chosen(found) if selection.best else found
         ok = [record for record in found if record.status == "ok"]
         once = measured_once(ok)
         return cls(selection, ok if once else found, once)
@@ -257,6 +259,16 @@ def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
         and trained_so(selection, record.training)
     ]
     return asked_for(found, lambda record: record.model) if selection.model is None else found
+
+
+def _chosen(records: list[Record]) -> list[Record]:
+    """Those of the model, trained in one way, that did best on validation data; all, where nothing was trained."""
+    ways: dict[object, list[Record]] = {}
+    for record in records:
+        way = (record.training, identity(record.model), identity(record.task), record.examples, record.device)
+        ways.setdefault(way, []).append(record)
+    known = [found for found in ways.values() if not math.isnan(validated(found))]
+    return min(known, key=validated, default=records)
 
 
 def _ambiguous(records: list[Record]) -> str:

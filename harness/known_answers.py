@@ -8,7 +8,6 @@ from harness.api import prepare
 from harness.claims import Verdict
 from harness.devices import default_jobs
 from harness.errors import RequestError
-from harness.execution import execute
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.layout import Column
 from harness.report.verdicts import comparison, judged, per_seed, tally
@@ -39,7 +38,7 @@ class KnownAnswers:
         self.suite = build_suite(suite=SUITE)
         if not self.suite.claims:
             raise RequestError(f"the suite {self.suite.name!r} claims nothing, so that nothing could be wrong")
-        self.plan, self.place, self.out = prepare(
+        self.prepared = prepare(
             self.suite,
             training=None,
             stages=STAGES,
@@ -55,13 +54,18 @@ class KnownAnswers:
         )
         self.verdicts: Sequence[Verdict] = ()
 
+    @property
+    def out(self) -> Path:
+        """The run directory."""
+        return self.prepared.out
+
     def run(self, report: Callable[[Any], None] = lambda progress: None) -> None:
         """Train and measure what is not there yet, and judge every claim.
 
         Args:
             report: is told how far it is, as `harness.execution.execute` does.
         """
-        results = execute(self.plan, self.out, executor=self.place, report=report)
+        results = self.prepared.execute(fresh=False, report=report)
         self.verdicts = [judged(claim, results.records, self.suite) for claim in self.suite.claims]
 
     @property

@@ -1,8 +1,7 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -10,15 +9,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.baselines import with_baselines
-from harness.errors import PluginError, RequestError, shown
+from harness.errors import RequestError, shown
+from harness.grids import Default, argument_part, cells, training_part
 from harness.matching import asked_for, matches, means, trained_so
-from harness.plugin import BrokenPlugin, Plugin, resolve
+from harness.plugin import Plugin
 from harness.registry import Registry
+from harness.resolving import AnyPlugin, Resolver
 from harness.schema import Cell, Failure, PluginUse, Training, Trial
 from harness.sources import canonical, code_digest, content_hash, read_anew
-from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments
-from harness.targets import find_entry, load_definition
+from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments, listed
 from harness.training_settings import merge_training
+from harness.varying import without
 from harness.vocabulary import CROSSED, STAGES, Stage
 
 MOST_CELLS = 1_000_000
@@ -54,9 +55,6 @@ class Plan:
     def cells(self) -> list[Cell]:
         """All cells, in the order of the suite."""
         return [cell for planned in self.trials for cell in planned.cells]
-
-
-AnyPlugin = Plugin | BrokenPlugin
 
 
 class _Crossed(NamedTuple):
@@ -99,7 +97,7 @@ def make_plan(
     suite = with_baselines(suite, registry)
     _check_size(suite, training or {})
     read_anew()
-    resolver = _Resolver(registry, suite, deadly, tell)
+    resolver = Resolver(registry, suite, training or {}, deadly, tell)
     looks: dict[str, set[str]] = {}
     broken: dict[str, None] = {}
     able = False
@@ -133,6 +131,7 @@ def make_plan(
         asked = f"; asked for: {', '.join(stages) or 'none'}"
         raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
     _check_claims(suite, resolver, crossed, any_training=bool(training))
+    suite = suite.model_copy(update={"defaults": _defaults(suite, crossed)})
     return Plan(suite, [each for each in found.values() if each.cells], "" if able else "; ".join(broken))
 
 
@@ -143,10 +142,10 @@ def _check_size(suite: Suite, training: Ways) -> None:
         RequestError: with the number of cells.
     """
     crossed = (
-        len(each.models) * len(each.tasks) * len(each.probes) * len(_listed(each.training)) * suite.seeds_of(each)
+        len(each.models) * len(each.tasks) * len(each.probes) * len(listed(each.training)) * suite.seeds_of(each)
         for each in suite.experiments
     )
-    cells = sum(crossed) * len(_listed(training))
+    cells = sum(crossed) * len(listed(training))
     if cells > MOST_CELLS:
         most = max(map(suite.seeds_of, suite.experiments))
         raise RequestError(
@@ -161,97 +160,31 @@ def _looks(probe: str, stages: Collection[str]) -> str:
 
 
 def _ways(
-    suite: Suite, experiment: Experiment, resolver: "_Resolver", training: Ways
+    suite: Suite, experiment: Experiment, resolver: Resolver, training: Ways
 ) -> Iterator[tuple[AnyPlugin, AnyPlugin, Training]]:
-    """Every model of an experiment on every task, trained in every way."""
-    models, tasks = ([resolver(kind, each) for each in getattr(experiment, f"{kind}s")] for kind in ("model", "task"))
-    for model, task, own, asked in product(models, tasks, _listed(experiment.training), _listed(training)):
+    """Every model of an experiment, varied by the grid, on every task, trained in every way."""
+    models = [resolver("model", each) for request in experiment.models for each in resolver.varied[str(request)]]
+    tasks = [resolver("task", each) for each in experiment.tasks]
+    ways = (listed(experiment.training), cells(training_part(suite.grid)), listed(training))
+    for model, task, own, cell, asked in product(models, tasks, *ways):
         _check_tokenizer(model, task)
-        settings = _training(model, task, suite.training, own, asked)
+        settings = _training(model, task, suite.training, own, cell, asked)
         settings = Training.model_validate({"steps": 0}) if model.pretrained else settings
         with resolver.asking("task", task.use.name):
             _check_epochs(task, settings)
         yield model, task, settings
 
 
-def _listed(training: Ways) -> Sequence[dict[str, Any]]:
-    return [training] if isinstance(training, dict) else training
-
-
-class _Resolver:
-    """Resolves each request once, however often it is crossed; an alias stands for the request that has it.
-
-    Raises:
-        RequestError: an alias is that of two requests, or the name of a plugin; or a request has two.
-    """
-
-    def __init__(
-        self,
-        registry: Registry,
-        suite: Suite,
-        deadly: Mapping[tuple[str, str], str],
-        tell: Callable[..., None],
-    ) -> None:
-        self.registry = registry
-        self.deadly = deadly
-        self.tell = tell
-        self.known: dict[tuple[str, str], AnyPlugin] = {}
-        self.aliases: dict[tuple[str, str], Request] = {}
-        """By kind and alias."""
-        self.called: dict[tuple[str, str], str] = {}
-        """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
-        for kind in CROSSED:
-            names = {entry.spec.name for entry in registry.all(kind)}
-            for request in suite.requests(kind):
-                if request.alias in names:
-                    name = request.alias
-                    raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
-                if request.alias:
-                    self._learn(kind, request)
-
-    def _learn(self, kind: str, request: Request) -> None:
-        resolved = self(kind, request)
-        other = self(kind, self.aliases.setdefault((kind, request.alias), request))
-        if other.key != resolved.key:
-            both = f"{other.use.label} and {resolved.use.label}"
-            raise RequestError(f"{request.alias!r} is the alias of two {kind}s, {both}; choose another for one of them")
-        if (alias := self.called.setdefault((kind, resolved.key), request.alias)) != request.alias:
-            both = f"{alias} and {request.alias}"
-            raise RequestError(f"{kind} {resolved.use.label!r} has two aliases, {both}; keep one")
-
-    def __call__(self, kind: str, request: Request) -> AnyPlugin:
-        if not request.arguments:
-            request = self.aliases.get((kind, request.name), request)
-        place = (kind, str(request.bare))
-        resolved = self.known.get(place) or self._resolve(kind, request.bare)
-        alias = self.called.get((kind, resolved.key), "")
-        if resolved.use.alias != alias:
-            resolved = replace(resolved, use=resolved.use.model_copy(update={"alias": alias}))
-        self.known[place] = resolved
-        return resolved
-
-    @contextmanager
-    def asking(self, kind: str, name: str) -> Iterator[None]:
-        """While a plugin's code runs."""
-        self.tell(kind, name)
-        try:
-            yield
-        finally:
-            self.tell()
-
-    def _resolve(self, kind: str, request: Request) -> AnyPlugin:
-        entry = find_entry(self.registry, kind, request.name)
-        try:
-            if reason := self.deadly.get((kind, request.name)):
-                raise PluginError(reason)
-            with self.asking(kind, request.name):
-                plugin = resolve(load_definition(entry), request)
-                _ = plugin.pretrained  # asked here, so that a plugin's error is its own
-                return plugin
-        except RequestError:
-            raise
-        except Exception as cause:
-            return BrokenPlugin.of(entry, request, cause)
+def _defaults(suite: Suite, crossed: Sequence[_Crossed]) -> list[Default]:
+    """What the settings of the grid would be without it, for each model on each task."""
+    if not suite.grid:
+        return []
+    found = {}
+    for model, task in {(each.model.key, each.task.key): (each.model, each.task) for each in crossed}.values():
+        usual = _training(model, task, suite.training).model_dump(include={*training_part(suite.grid)})
+        label = without(model.use, argument_part(suite.grid)).label
+        found[label, task.use.label] = Default(model=label, task=task.use.label, training=usual)
+    return list(found.values())
 
 
 def _stages(experiment: Experiment, probe: AnyPlugin, model: AnyPlugin) -> list[Stage]:
@@ -337,7 +270,7 @@ def deciding_files() -> list[Path]:
     return sorted([*(here / f"{name}.py" for name in names), *folders])
 
 
-def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed], *, any_training: bool) -> None:
+def _check_claims(suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed], *, any_training: bool) -> None:
     """Every selection of a claim must mean something that the suite crosses, or it could never be judged.
 
     Args:
@@ -357,16 +290,19 @@ def _check_claims(suite: Suite, resolver: _Resolver, crossed: Sequence[_Crossed]
                 raise _nothing_meant(claim, selection, resolver, crossed)
             for kind in CROSSED:
                 several = {getattr(each, kind).key: getattr(each, kind).use for each in found}
-                if len(several) > 1:
+                if len(several) > 1 and not (selection.best and kind == "model" and _one_family(suite, several)):
                     raise _several_meant(claim, getattr(selection, kind), kind, list(several.values()))
             if not any_training and not any(trained_so(selection, each.training) for each in found):
                 how = f"the claim {claim.text!r} speaks of training {format_arguments(selection.training)}"
                 raise RequestError(f"{how}: the suite has no model that is trained like that")
 
 
-def _nothing_meant(
-    claim: Claim, selection: Selection, resolver: _Resolver, crossed: Sequence[_Crossed]
-) -> RequestError:
+def _one_family(suite: Suite, uses: Mapping[str, PluginUse]) -> bool:
+    """Whether models differ in what the grid varies, and in nothing else."""
+    return len({without(use, argument_part(suite.grid)).label for use in uses.values()}) == 1
+
+
+def _nothing_meant(claim: Claim, selection: Selection, resolver: Resolver, crossed: Sequence[_Crossed]) -> RequestError:
     """Of a selection that means nothing of what the suite crosses: which part of it, or that they never meet."""
     asked = {kind: request for kind in CROSSED if (request := getattr(selection, kind)) is not None}
     for kind, request in asked.items():

@@ -1,6 +1,7 @@
 """From what a user gives to one suite: plugins to cross, a file, or the name of a built-in suite."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +15,7 @@ from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
 from harness.suite_files import explain, load_suite
-from harness.suites import Request, Suite
+from harness.suites import Request, Suite, parse_value, split_commas
 from harness.targets import give
 from harness.vocabulary import CROSSED
 
@@ -34,8 +35,11 @@ def build_suite(
     seeds: int | None = None,
     examples: int | None = None,
     baselines: bool = False,
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    success: float | None = None,
+    max_trials: int | None = None,
 ) -> Suite:
-    """One suite from whatever the user gave.
+    """One suite from whatever the user gave. Fields of a grid that the user gives take the place of the suite's own.
 
     Raises:
         RequestError: it is not clear what to measure, or a part of it is wrong.
@@ -60,8 +64,11 @@ def build_suite(
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:
         given = {"experiments": [named]}
-    given |= {key: value for key, value in (("seeds", seeds), ("examples", examples)) if value is not None}
+    numbers = {"seeds": seeds, "examples": examples, "success": success, "max_trials": max_trials}
+    given |= {key: value for key, value in numbers.items() if value is not None}
     given |= {"baselines": True} if baselines else {}
+    if grid is not None:
+        given = _with_grid(given, grid)
     if seeds is not None:
         given["experiments"] = [{**each, "seeds": None} for each in given["experiments"]]
     try:
@@ -70,6 +77,51 @@ def build_suite(
         lines = explain(error, Suite).replace("experiment 1, ", "")
         raise RequestError(f"the request is wrong:\n{lines}") from None
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """The grid of `lr=1e-4,1e-3,1e-2`, a text for each field.
+
+    Raises:
+        RequestError: one cannot be read, or two are of one field.
+    """
+    grid: dict[str, list[Any]] = {}
+    example = "for example --grid lr=1e-4,1e-3,1e-2"
+    for text in texts:
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise RequestError(f"cannot read --grid {text!r}; write NAME=VALUE,VALUE,..., {example}")
+        values = [part.strip() for part in split_commas(rest)]
+        if "" in values:
+            raise RequestError(f"--grid {text!r} has {'no values' if values == [''] else 'an empty value'}; {example}")
+        if another := next((value for value in values if re.match(r"[^\W\d]\w*\s*=", value)), ""):
+            raise RequestError(f"--grid {text!r} has a second field; repeat the option: --grid {another}")
+        if name in grid:
+            raise RequestError(f"{name!r} is in two --grid; put all its values into one, {example}")
+        grid[name] = [parse_value(value) for value in values]
+    return grid
+
+
+def _with_grid(given: dict[str, Any], grid: Any) -> dict[str, Any]:
+    """A suite with the user's grid, which wins over what the suite sets of the same name."""
+    if not isinstance(grid, Mapping) or not all(isinstance(each, list | tuple) for each in grid.values()):
+        raise RequestError(f"grid is a dictionary of lists, for example {{'lr': [1e-4, 1e-3]}}; received {shown(grid)}")
+
+    def without(training: Any) -> Any:
+        if isinstance(training, list):
+            ways = [without(way) for way in training]
+            return [way for place, way in enumerate(ways) if way not in ways[:place]]
+        return {name: value for name, value in training.items() if name not in grid}
+
+    experiments = [
+        each | {"training": without(each["training"])} if each.get("training") else each
+        for each in given["experiments"]
+    ]
+    return given | {
+        "grid": {**given.get("grid", {}), **{name: [*values] for name, values in grid.items()}},
+        "training": without(given.get("training", {})),
+        "experiments": experiments,
+    }
 
 
 def _listed(kind: str, requests: Requests) -> Iterator[Any]:

@@ -88,6 +88,13 @@ class Results:
 
         return rows(self.records)
 
+    def learnability(self) -> list[dict[str, Any]]:
+        """What a grid says, one dictionary for each model, task and cell: success rate, median score, validation loss,
+        whether it is the best one (chosen on validation data); empty where nothing was varied."""
+        from harness.report import learnable
+
+        return learnable(self.records, self.suite)
+
     def render(self, format: Format = "text") -> str:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import can_draw, render

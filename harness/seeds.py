@@ -83,6 +83,17 @@ def coverage(n: int) -> float:
     return 1 - 2 * 0.5**n if n > 0 else 0.0
 
 
+def validated(records: Iterable[Record]) -> float:
+    """How well models of several seeds did on validation data, by which one way of training is chosen among others: the
+    median validation loss at the end of training. A seed that failed, or whose loss is NaN, counts as infinite; NaN
+    where nothing was trained."""
+    records = [record for record in records if record.trained is not None or record.status == "failed"]
+    losses = [math.inf if r.trained is None else r.trained.validation_loss for r in records]
+    if not any(record.trained is not None for record in records):
+        return math.nan
+    return quantile(sorted(math.inf if math.isnan(loss) else loss for loss in losses), 0.5)
+
+
 def name_seeds(seeds: Iterable[int]) -> str:
     """`seed 4`, `seeds 0-2, 7`."""
     runs: list[list[int]] = []

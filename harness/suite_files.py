@@ -75,7 +75,7 @@ def _plain(problem: "ErrorDetails") -> str:
             return f"a list is expected: {key} = [{json.dumps(received)}]"
         return "a list is expected, in brackets"
     if problem["type"] == "dict_type":
-        example = {"training": "{steps = 200}"}.get(key, "{name = value}")
+        example = {"training": "{steps = 200}", "grid": "{lr = [1e-3, 1e-2]}"}.get(key, "{name = value}")
         return f"a table is expected, for example {key} = {example}"
     if problem["type"] == "too_short":
         return "it is empty; give at least one"

@@ -1,6 +1,5 @@
 """What a user asks for: requests (`gpt:position=none,layers=4`), suites and the claims they test."""
 
-import json
 import math
 import re
 from typing import Annotated, Any, Literal
@@ -8,34 +7,28 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from harness.errors import RequestError, did_you_mean
+from harness.grids import MOST_TRIALS, Default, Grid, clashing
 from harness.schema import Count, Finite, Number, Strict, Training
 from harness.vocabulary import Stage
+from harness.written import ALIAS, deeper
+from harness.written import DEEPEST as DEEPEST
+from harness.written import format_arguments as format_arguments
+from harness.written import parse_arguments as parse_arguments
+from harness.written import parse_request as parse_request
+from harness.written import parse_value as parse_value
+from harness.written import read_none as read_none
+from harness.written import split_commas as split_commas
 
 Comparison = Literal[">", ">=", "<", "<="]
 
-DEEPEST = 50
-"""So many brackets may stand in one another; whatever walks through a value may do so without a limit of its own."""
-
 WHOM = ("every", "median", "best", "worst", "some")
 """Of what a claim may speak by a word."""
-
-ALIAS = r"\w[\w.+-]*"
-"""What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
 
 
 def _alias(word: str) -> str:
     if word and not re.fullmatch(ALIAS, word):
         raise ValueError("an alias is a word of letters, digits and . _ + -, with a letter or digit first")
     return word
-
-
-def _deeper(value: Any, levels: int) -> bool:
-    """Whether lists and tables stand in one another more than so many levels deep."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return False
-    return levels == 0 or any(_deeper(each, levels - 1) for each in value)
 
 
 class Request(Strict):
@@ -69,7 +62,7 @@ class Request(Strict):
 
     @model_validator(mode="after")
     def _no_alias_among_arguments(self) -> "Request":
-        if _deeper(self.arguments, DEEPEST):
+        if deeper(self.arguments, DEEPEST):
             raise RequestError(f"the arguments of {self.name!r} are nested more than {DEEPEST} deep; make them flatter")
         if "alias" in self.arguments:
             raise RequestError(f"no plugin has an argument 'alias'; for an alias, write for example small={self.name}")
@@ -85,85 +78,6 @@ class Request(Strict):
         return f"{self.alias}={text}" if self.alias else text
 
 
-def parse_request(text: str) -> dict[str, Any]:
-    """Split `alias=name:key=value,key=value` into an alias (if there is one), a name and arguments."""
-    pattern = rf"(?:(?P<alias>{ALIAS})=)?(?P<name>.*?)(?::(?P<arguments>\s*[^\W\d]\w*\s*=.*))?"
-    match = re.fullmatch(pattern, text.strip(), flags=re.DOTALL)
-    if match is None or not match["name"]:
-        raise RequestError(f"cannot read {text!r}: write name or name:key=value,key=value, for example gpt:layers=4")
-    alias = {"alias": match["alias"]} if match["alias"] else {}
-    return {"name": match["name"], "arguments": parse_arguments(match["arguments"] or ""), **alias}
-
-
-def parse_arguments(text: str) -> dict[str, Any]:
-    """Read `key=value,key=value`. Values are JSON where they parse as JSON (`4`, `1e-3`, `true`, `[1,2]`), `none`, or
-    plain text; commas inside brackets or quotes belong to the value.
-
-    Raises:
-        RequestError: a part without `=`, a key given twice, or brackets that are nested too deep.
-    """
-    arguments: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in _split_commas(text))):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not equals or not key:
-            raise RequestError(f"cannot read {part!r} in {text!r}: write key=value,key=value")
-        if key in arguments:
-            raise RequestError(f"{key!r} is given twice in {text!r}; keep one")
-        arguments[key] = parse_value(value)
-        if _deeper(arguments[key], DEEPEST):
-            raise RequestError(f"{key!r} has brackets nested more than {DEEPEST} deep; write it flatter")
-    return arguments
-
-
-def _split_commas(text: str) -> list[str]:
-    parts, depth, quote, start, escaped = [], 0, "", 0, False
-    for index, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote and not escaped else quote
-            escaped = character == "\\" and not escaped
-        elif character in "\"'":
-            quote = character
-        elif character in "[{":
-            depth += 1
-        elif character in "]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    return [*parts, text[start:]]
-
-
-def parse_value(text: str) -> Any:
-    """What `key=value` means by its value."""
-    if read_none(text) is None:
-        # `position=none` is a word for some plugins and None for others; argument validation settles which
-        return text
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
-
-
-def read_none(value: Any) -> Any:
-    """None for the word `none`, by which it is written where there is only text; anything else as it is."""
-    return None if isinstance(value, str) and value.lower() == "none" else value
-
-
-def format_arguments(arguments: dict[str, Any]) -> str:
-    """The inverse of `parse_arguments`."""
-    return ",".join(f"{key}={_format_value(value)}" for key, value in arguments.items())
-
-
-def _format_value(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, str) and re.fullmatch(r"[^\s,\"'\[\]{}]+", value) and parse_value(value) == value:
-        return value
-    return json.dumps(value, separators=(",", ":"), default=str)
-
-
 class Selection(Strict):
     """Which number of which records: one number per seed."""
 
@@ -177,6 +91,8 @@ class Selection(Strict):
     """When it was measured."""
     training: dict[str, Any] = {}
     """Training settings of the model, where the suite trains it in several ways, for example `{lr = 1e-3}`."""
+    best: bool = False
+    """Of several ways of training, or variants of a grid, the one with the lowest median validation loss."""
     metric: str = Field(min_length=1)
     """Name of the measurement."""
     at: float | str | list[float] | list[str] | None = None
@@ -309,6 +225,11 @@ Ways = dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)]
 """Training settings, or a list of them: as many ways of training."""
 
 
+def listed(training: Ways) -> list[dict[str, Any]]:
+    """The ways of training, also if there is one."""
+    return [training] if isinstance(training, dict) else list(training)
+
+
 class Experiment(Strict):
     """One cross: every model on every task, measured by every probe, for every seed."""
 
@@ -363,6 +284,16 @@ class Suite(Strict):
     """Whether all models that are baselines (`uniform`, `bag`, `ngram`, `window_mlp`, those of plugins) face the tasks,
     too. They are trained as `training`, the tasks and they themselves say; tables mark them, claims without a model do
     not mean them."""
+    grid: Grid = {}
+    """Lists of values by the name of a training setting or a model argument, crossed with everything else; an argument
+    varies the models that have it."""
+    success: Number | None = None
+    """The worst score in the trained range from which on a seed counts as a success of its cell of the grid; None: 90 %
+    of the way from chance to perfect, or 0.9 of a share whose chance is not known."""
+    max_trials: Count = Field(default=MOST_TRIALS, ge=1)
+    """With a grid, more trials than this are refused."""
+    defaults: list[Default] = []
+    """What the settings that the grid varies would be without it; a plan fills it in."""
     timeout: Limit = None
     """Seconds that a trial may take; what is not measured by then fails."""
     retries: Count = Field(default=0, ge=0)
@@ -371,6 +302,13 @@ class Suite(Strict):
     """GiB of main memory for each process of a trial."""
     experiments: list[Experiment] = Field(min_length=1)
     claims: list[Claim] = []
+
+    @model_validator(mode="after")
+    def _grid_alone(self) -> "Suite":
+        own = [way for each in self.experiments for way in listed(each.training)]
+        if name := clashing(self.grid, [self.training, *own]):
+            raise ValueError(f"`grid` and `training` both set {name}; keep one")
+        return self
 
     def seeds_of(self, experiment: Experiment) -> int:
         """How many seeds an experiment has."""

@@ -174,14 +174,17 @@ def test_a_claim_of_equality_shows_its_tolerance() -> None:
 
 
 def test_the_grid_shows_ways_of_training() -> None:
-    """A square for each seed of each model and learning rate."""
+    """A square for each seed of each model and learning rate, how many succeeded, and which is best on validation."""
     records = [
-        record(Scalar(name="worst_inside", unit="share", value=lr * 100), seed=seed, training={"lr": lr})
+        record(Scalar(name="worst_inside", unit="share", value=lr * 100), seed=seed, training={"lr": lr}, loss=lr)
         for lr in (1e-3, 1e-2)
         for seed in range(3)
     ]
     rows = data(specification(draw("grid", View(records), SIZE)))
-    assert {(row["way"], row["seed"]) for row in rows} == {(way, s) for way in ("0.001", "0.01") for s in range(3)}
+    squares = {(row["way"], row["seed"]) for row in rows if "seed" in row}
+    assert squares == {(way, s) for way in ("0.001", "0.01") for s in range(3)}
+    assert {(row["way"], row["rate"]) for row in rows if "rate" in row} == {("0.001", "0/3"), ("0.01", "3/3")}
+    assert {row["way"] for row in rows if row.get("best")} == {"0.001"}
 
 
 def test_what_a_run_lacks_is_named_with_the_way_to_get_it() -> None:

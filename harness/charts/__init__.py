@@ -86,7 +86,8 @@ CHARTS = {
             "Which ways of training work",
             grid.draw,
             "A wide dark band says that a model learns whatever the setting; a single dark square, that it was tuned.",
-            "The best square was chosen after looking; it is no estimate of what another run would give.",
+            "The framed square was chosen on validation data and scored on other data; of all others, the best one is "
+            "the best after looking, and no estimate of what another run would give.",
         ),
     )
 }

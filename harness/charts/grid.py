@@ -7,89 +7,100 @@ import altair as alt
 from harness.charts.layout import Size
 from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
-from harness.measurements import Scalar
-from harness.report.conditions import conditions, differing, written
-from harness.report.grouping import Group, Row
+from harness.report.conditions import written
+from harness.report.learnability import SCORE, Cell, Learnability, learnability
 from harness.report.numbers import count
-from harness.schema import Record
+from harness.schema import Record, Scalar
+from harness.suites import format_arguments
 
 HEIGHT, STRIPE = 30.0, 15
-"""Pixels of a model, and of the stripes of its seeds; the median stands below these."""
+"""Pixels of a model, and of the stripes of its seeds; the success rate stands below these."""
 
 
 def draw(view: View, size: Size) -> Any:
-    """A square for each model and way of training, with a stripe for each seed; the score is the worst in range."""
-    parts = []
-    for group in view.all_of("accuracy", stage="trained"):
-        names = _ways(group)
-        if names:
-            parts.append(_grid(group, names))
-    if not parts:
+    """A square for each model and cell of the grid, with a stripe for each seed; the score is the worst in range. Below
+    stands how many seeds succeeded; a frame is around the cell that is best on validation data."""
+    found = learnability(view.kept, view.suite)
+    kinds = dict.fromkeys((each.task, each.axis) for each in found)
+    parts = [_grid([each for each in found if (each.task, each.axis) == kind], *kind) for kind in kinds]
+    if not any(cell.scores for each in found for cell in each.cells):
         raise NothingToDraw(
-            "all models were trained in one way; repeat --training to compare, for example --training lr=1e-3 "
-            "--training lr=1e-2"
+            "all models were trained in one way; give several, for example --grid lr=1e-3,1e-2, or repeat --training"
         )
     return alt.concat(*parts, columns=max(1, int(size.inner // 330)), spacing=22)
 
 
-def _ways(group: Group) -> list[str]:
-    """The settings in which one and the same model was trained in several ways."""
-    models: dict[str, list[Record]] = {}
-    for row in group.measured:
-        models.setdefault(row.model, []).append(row.ok[0])
-    return list(dict.fromkeys(name for found in models.values() for name in differing(map(conditions, found))))
-
-
-def _grid(group: Group, names: list[str]) -> Any:
-    cells = [cell for row in group.measured for cell in _cells(row, names)]
-    ways = list(dict.fromkeys(cell["way"] for cell in sorted(cells, key=lambda cell: cell["order"])))
+def _grid(found: list[Learnability], task: str, axis: str) -> Any:
+    values = {written(cell.values[axis]): cell.values[axis] for each in found for cell in each.cells}
+    numbers = all(isinstance(value, int | float) for value in values.values())
+    ways = sorted(values, key=lambda way: values[way]) if numbers else list(values)
+    cells = [part for each in found for part in _cells(each, axis)]
     models = list(dict.fromkeys(cell["model"] for cell in cells))
-    seeds = max(cell["of"] for cell in cells)
-    for cell in cells:
-        del cell["order"]
-    base = chart_of(cells).encode(
-        x=alt.X("way:N", sort=ways, title=", ".join(names), axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
-        y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(domain=False, ticks=False)),
+    seeds = max((cell["seeds"] for cell in cells), default=1)
+
+    def layer(rows: list[dict[str, Any]]) -> Any:
+        return chart_of(rows).encode(
+            x=alt.X("way:N", sort=ways, title=axis, axis=alt.Axis(labelAngle=0, domain=False, ticks=False)),
+            y=alt.Y("model:N", sort=models, title=None, axis=alt.Axis(domain=False, ticks=False)),
+        )
+
+    stripes = [row for each in found for row in _stripes(each, axis)]
+    heat = (
+        layer(stripes)
+        .mark_rect(stroke="white", strokeWidth=1, height=STRIPE, yOffset=-5)
+        .encode(
+            xOffset=alt.XOffset("seed:O", sort=None),
+            color=depth("score"),
+            tooltip=["model:N", "way:N", "seed:N", "score:Q"],
+        )
     )
-    width = 12.0 * seeds + 14
-    heat = base.mark_rect(stroke="white", strokeWidth=1, height=STRIPE, yOffset=-5).encode(
-        xOffset=alt.XOffset("seed:O", sort=None),
-        color=depth("score"),
-        tooltip=["model:N", "way:N", "seed:N", "score:Q"],
-    )
-    medians = base.transform_aggregate(middle="median(score)", groupby=["model", "way"])
-    text = medians.mark_text(fontSize=8, dy=9).encode(text=alt.Text("middle:Q", format=".2f"))
-    return alt.layer(heat, text).properties(
-        width=max(width, 44) * len(ways),
+    text = layer(cells).mark_text(fontSize=8, dy=9).encode(text="rate:N")
+    chosen = layer([cell for cell in cells if cell["best"]])
+    frame = chosen.mark_rect(fillOpacity=0, stroke="#D55E00", strokeWidth=1.5)
+    return alt.layer(heat, text, frame).properties(
+        width=max(12.0 * seeds + 14, 44) * len(ways),
         height=HEIGHT * len(models),
         title=alt.Title(
-            group.task, subtitle=f"worst score in the trained range: {count(seeds, 'seed')}, and their median"
+            task,
+            subtitle=[
+                f"worst score in the trained range: {count(seeds, 'seed')}, and how many succeed;",
+                "framed: best on validation data",
+            ],
         ),
     )
 
 
-def _cells(row: Row, names: list[str]) -> list[dict[str, Any]]:
-    found = []
-    for record in row.ok:
-        score = _score(record)
-        if score is not None:
-            values = [conditions(record).get(name) for name in names]
-            found.append(
-                {
-                    "model": row.model,
-                    "way": ", ".join(written(value) for value in values),
-                    "order": [
-                        str(type(value)) + f"{value:020.10f}" if isinstance(value, float | int) else str(value)
-                        for value in values
-                    ],
-                    "seed": record.seed,
-                    "score": score,
-                    "of": len(row.ok),
-                }
-            )
-    return found
+def _label(each: Learnability, cell: Cell, axis: str) -> str:
+    others = {name: value for name, value in cell.values.items() if name != axis}
+    return f"{each.model} ({format_arguments(others)})" if others else each.model
 
 
-def _score(record: Record) -> float | None:
-    scalars = [m for m in record.measurements if isinstance(m, Scalar) and m.name == "worst_inside"]
-    return next((m.value for m in scalars if m.unit == "share" and m.value == m.value), None)
+def _cells(each: Learnability, axis: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": _label(each, cell, axis),
+            "way": written(cell.values[axis]),
+            "rate": f"{cell.successes}/{cell.seeds}" if cell.seeds else "",
+            "seeds": cell.seeds,
+            "best": cell is each.best,
+        }
+        for cell in each.cells
+    ]
+
+
+def _stripes(each: Learnability, axis: str) -> list[dict[str, Any]]:
+    return [
+        {"model": _label(each, cell, axis), "way": written(cell.values[axis]), "seed": record.seed, "score": score}
+        for cell in each.cells
+        for record in cell.records
+        if (score := _depth(cell, record)) is not None
+    ]
+
+
+def _depth(cell: Cell, record: Record) -> float | None:
+    """A share as it is; of anything else, whether it is a success."""
+    found = (m for m in record.measurements if isinstance(m, Scalar) and m.name == SCORE)
+    scalar = next((m for m in found if m.value == m.value), None)
+    if scalar is None or scalar.unit == "share":
+        return scalar.value if scalar else None
+    return float(cell.threshold.met(scalar.value)) if cell.threshold else None

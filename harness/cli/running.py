@@ -1,6 +1,7 @@
 """The commands that run something: `harness run` and `harness bench`."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,15 @@ from harness.vocabulary import FORMATS, STAGES
     help="Override training, e.g. steps=200,lr=1e-3; repeat to compare ways of training.",
 )
 @click.option("--baselines", is_flag=True, help="Measure uniform, bag, ngram and window_mlp, too.")
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    metavar="NAME=VALUE,VALUE,...",
+    help="Cross values of a training setting or a model argument, e.g. lr=1e-4,1e-3,1e-2; repeat for another one.",
+)
+@click.option("--success", type=float, metavar="SCORE", help="With a grid: the score that makes a seed a success.")
+@click.option("--max-trials", type=click.IntRange(min=1), help="With a grid: refuse more  [default: 10000].")
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
 @click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
@@ -67,6 +77,12 @@ from harness.vocabulary import FORMATS, STAGES
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
 @click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
+@click.option(
+    "--estimate", "timed", is_flag=True, help="As --dry-run; and time a few steps, to say how many hours it takes."
+)
+@click.option(
+    "--budget", type=float, metavar="HOURS", help="Time a few steps, and leave out seeds and grid values beyond that."
+)
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True)
 @click.option(
     "--page",
@@ -86,6 +102,9 @@ def run(
     seeds: int | None,
     training: tuple[str, ...],
     baselines: bool,
+    grids: tuple[str, ...],
+    success: float | None,
+    max_trials: int | None,
     stages: tuple[str, ...],
     examples: int | None,
     out: Path | None,
@@ -98,6 +117,8 @@ def run(
     memory: float | None,
     shard: str | None,
     dry_run: bool,
+    timed: bool,
+    budget: float | None,
     form: str,
     page: Path | None,
 ) -> None:
@@ -107,8 +128,7 @@ def run(
     """
     from harness.api import prepare
     from harness.devices import default_jobs
-    from harness.execution import execute
-    from harness.requests import build_suite
+    from harness.requests import build_suite, read_grid
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -119,6 +139,9 @@ def run(
         seeds=seeds,
         examples=examples,
         baselines=baselines,
+        grid=read_grid(grids) if grids else None,
+        success=success,
+        max_trials=max_trials,
     )
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
@@ -126,7 +149,7 @@ def run(
             "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
         )
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
-        plan, place, out = prepare(
+        prepared = prepare(
             asked,
             training=ways,
             stages=stages or STAGES,
@@ -139,14 +162,21 @@ def run(
             retries=retries,
             memory=memory,
             shard=shard,
+            budget=budget,
+            fresh=fresh,
+            timed=timed,
+            tell=lambda text: say(text, error=True),
         )
+    out = prepared.out
     page = checked_page(page, out) if page else None
-    if dry_run:
-        _print_plan(plan, out)
-        context.exit(1 if any(planned.broken for planned in plan.trials) else 0)
+    if dry_run or timed:
+        _print_plan(prepared)
+        context.exit(1 if any(planned.broken for planned in prepared.plan.trials) else 0)
+    for line in _times(prepared):
+        say(line, error=True)
     try:
         with progress() as report, redirect_stdout(sys.stderr):
-            results = execute(plan, out, fresh=fresh, executor=place, report=report)
+            results = prepared.execute(fresh, report)
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
@@ -188,7 +218,8 @@ def _invalid_claims(results: Any) -> list[Any]:
     return [verdict for verdict in verdicts if verdict.verdict == "invalid claim"]
 
 
-def _print_plan(plan: Any, out: Path) -> None:
+def _print_plan(prepared: Any) -> None:
+    plan = prepared.plan
     for planned in plan.trials:
         trial = planned.trial
         training = trial.training
@@ -205,4 +236,25 @@ def _print_plan(plan: Any, out: Path) -> None:
             say(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
     part = f"shard {plan.shard}: " if plan.shard else ""
-    say(f"{part}{trials}, {cells}; records would go to {out}/records")
+    say(f"{part}{trials}, {cells}; records would go to {prepared.out}/records")
+    for line in _times(prepared):
+        say(line)
+
+
+def _times(prepared: Any) -> Iterator[str]:
+    """How long it takes, if that was asked for, and what does not fit the budget."""
+    known = prepared.estimate
+    if known is None:
+        return
+    at_once = f", {known.jobs} trials at a time" if known.jobs > 1 else ""
+    left = counted(len([each for each in prepared.plan.trials if each.trial.id in known.seconds]), "trial")
+    yield f"about {_duration(prepared.hours)} for {left} that {'is' if left == '1 trial' else 'are'} left{at_once}"
+    yield from (f"not counted: {text}" for text in known.unknown)
+    if prepared.left_out:
+        yield f"{prepared.left_out} All of it would take about {_duration(known.hours)}."
+
+
+def _duration(hours: float) -> str:
+    """`0.03 hours (1.8 minutes)`."""
+    smaller = f" ({60 * hours:.2g} minutes)" if hours >= 1 / 60 else f" ({3600 * hours:.2g} seconds)"
+    return f"{hours:.2g} hours" + (smaller if hours < 1 else "")

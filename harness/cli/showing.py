@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import check_target, counted, rendered, say, write_file, write_page
-from harness.errors import HarnessError
+from harness.cli.common import check_target, counted, rendered, say, terminal_width, write_file, write_page
+from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS
 
 
@@ -17,10 +17,12 @@ from harness.vocabulary import FORMATS
 @click.option("-m", "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeat for several.")
 @click.option("-t", "--task", "tasks", multiple=True, metavar="NAME", help="Only this task.")
 @click.option("-p", "--probe", "probes", multiple=True, metavar="NAME", help="Only this probe.")
+@click.option("--grid", is_flag=True, help="Only what a grid says; with csv and json, a row for each cell of it.")
 def report(
     directory: Path,
     form: str,
     out: Path | None,
+    grid: bool,
     models: tuple[str, ...],
     tasks: tuple[str, ...],
     probes: tuple[str, ...],
@@ -38,9 +40,19 @@ def report(
     from harness.results import read
 
     check_target(form, out)
+    if grid and form == "html":
+        raise RequestError("a page has everything; leave out --grid, or choose another format")
     unreadable: list[str] = []
     results = read(directory, unreadable.append, {"model": models, "task": tasks, "probe": probes})
-    if results.records or not unreadable:
+    if grid:
+        from harness.report import render_grid
+
+        text = render_grid(results.records, results.suite, form, width=terminal_width())
+        if out is None:
+            click.echo(text, nl=False)
+        else:
+            write_file(out, text)
+    elif results.records or not unreadable:
         if out is None:
             click.echo(rendered(results, results.suite, form))
         else:

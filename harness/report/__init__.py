@@ -5,17 +5,22 @@ long format for use in Python, one dictionary for each number of each seed.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 from harness.errors import RequestError, did_you_mean
 from harness.report.blocks import document
-from harness.report.export import rows, to_csv, to_json
+from harness.report.elements import in_safety
+from harness.report.export import rows, table_csv, table_json, to_csv, to_json
+from harness.report.grid_table import grid_blocks
+from harness.report.learnability import cell_rows, learnability
 from harness.report.sparkline import can_draw
 from harness.report.writers import write
 from harness.schema import Record
+from harness.seeds import current
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
 
-__all__ = ["can_draw", "render", "rows"]
+__all__ = ["can_draw", "learnable", "render", "render_grid", "rows"]
 
 
 def render(
@@ -53,3 +58,24 @@ def render(
         return to_json(records)
     blocks = document(list(records), suite, sections, note, ascii=ascii, compact=format == "text")
     return write(blocks, format, width)
+
+
+def learnable(records: Iterable[Record], suite: Suite | None = None) -> list[dict[str, Any]]:
+    """What a grid says, one dictionary for each model, task and cell; empty where nothing was varied."""
+    return cell_rows(learnability(current(records)[0], suite))
+
+
+def render_grid(
+    records: Iterable[Record], suite: Suite | None = None, format: str = "text", *, width: int = 100
+) -> str:
+    """What a grid says, and nothing else, in any `Format`; as data, a row for each model, task and cell.
+
+    Raises:
+        RequestError: nothing was varied.
+    """
+    kept, _ = current(records)
+    if not (found := cell_rows(learnability(kept, suite))):
+        raise RequestError("these records are of one way of training; for a grid: harness run --grid lr=1e-4,1e-3,1e-2")
+    if format in ("csv", "json"):
+        return table_csv(found) if format == "csv" else table_json(found)
+    return write(map(in_safety, grid_blocks(kept, suite)), format, width)

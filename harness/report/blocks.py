@@ -9,6 +9,7 @@ from harness.report.card_table import card_blocks, explained
 from harness.report.cards import Card, cards
 from harness.report.curves import TABLES
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
+from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
 from harness.report.layout import Column
 from harness.report.legend import legend
@@ -66,6 +67,7 @@ def _parts(
     if note:
         yield Paragraph(note)
     yield from drawn(lambda: _settings(kept, groups, suite))
+    yield from drawn(lambda: grid_blocks(kept, suite))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
     results = [block for each in groups for block in _group(each, ascii)]
     yield from results

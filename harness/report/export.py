@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.labels import aliases, full_labels
@@ -126,6 +126,20 @@ def to_csv(records: Iterable[Record]) -> str:
     writer.writerow(COLUMNS)
     writer.writerows(row.values() for row in iterate(records, spreadsheet))
     return text.getvalue()
+
+
+def table_csv(table: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of the same names as CSV, with text that is safe for terminals and spreadsheets."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table[0])
+    writer.writerows([spreadsheet(v) if isinstance(v, str) else v for v in row.values()] for row in table)
+    return text.getvalue()
+
+
+def table_json(table: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as one JSON array, a row a line."""
+    return "[\n" + ",\n".join(json.dumps(plain(dict(row))) for row in table) + "\n]\n"
 
 
 def to_json(records: Iterable[Record]) -> str:

@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from harness.report.conditions import SETTINGS
+from harness.report.conditions import SETTINGS, trained
 from harness.report.curves import BELOW
 from harness.report.elements import Table
 from harness.report.grouping import BASELINE, MARK, Group, Row
 from harness.schema import Matrix, Scalar
 from harness.seeds import MANY_SEEDS, coverage
+
+FAILURES = ("never learned", "partly learned", "forgets with distance", "answers wrongly")
+"""Verdicts that another learning rate may change."""
 
 MOST_CASES = 1000
 """So rare is what is told no more exactly."""
@@ -25,7 +28,7 @@ def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
     rows = [row for each in groups for row in each.measured]
     probes = dict.fromkeys(record.probe.name for row in rows for record in row.ok)
     more = [f"What a probe measures, and how: {', '.join(f'harness show probe {name}' for name in probes)}."]
-    return [*_numbers(rows, tables), *_names(groups), *_words(groups), *more] if rows else []
+    return [*_numbers(rows, tables), *_names(groups), *_words(groups), *_one_rate(groups), *more] if rows else []
 
 
 def _numbers(rows: Sequence[Row], tables: Sequence[Table]) -> Iterator[str]:
@@ -130,3 +133,23 @@ def _words(groups: Sequence[Group]) -> Iterator[str]:
     for meaning, words in found.items():
         whose = f" ({', '.join(probes[meaning])})" if any(several.count(word) > 1 for word in words) else ""
         yield f"{', '.join(words)}{whose}: {meaning}."
+
+
+def _one_rate(groups: Sequence[Group]) -> Iterator[str]:
+    """That a failure to learn is one at a learning rate, where no other one was tried."""
+    rates: dict[str, set[float]] = {}
+    failed: dict[str, set[str]] = {}
+    for each in groups:
+        if each.stage == "trained":
+            for row in each.measured:
+                rates.setdefault(row.model, set()).update(r.training.lr for r in row.ok if trained(r))
+                words = {m.verdict for r in row.ok for m in r.measurements if isinstance(m, Scalar) and m.verdict}
+                failed.setdefault(row.model, set()).update(words & {*FAILURES})
+    single = [model for model, words in failed.items() if words and len(rates[model]) == 1]
+    if single:
+        told = [word for word in FAILURES if any(word in failed[model] for model in single)]
+        where = ", ".join(f"{model} {min(rates[model]):g}" for model in single)
+        yield (
+            f"{', '.join(told)}: at this learning rate ({where}). "
+            "Of the architecture that is no verdict yet; a grid tells more: --grid lr=1e-4,1e-3,1e-2."
+        )

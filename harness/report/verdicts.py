@@ -65,6 +65,7 @@ def comparison(claim: Claim) -> str:
     where = [str(claim.model or ""), str(claim.task or ""), f"probe {claim.probe}"]
     where += [IN_WORDS["initial"]] if claim.stage == "initial" else []
     where += [_written(claim.training)] if claim.training else []
+    where += ["the way of training that is best on validation data"] if claim.best else []
     return (
         f"{_whom(claim)}: {_quantity(claim)} {relation(claim)} {reference}{margin} ({', '.join(filter(None, where))})"
     )

@@ -1,0 +1,312 @@
+"""What a grid says: where each model learns each task, for how many seeds, and which way of training to choose.
+
+A seed is a success where its worst score within the trained range reaches a threshold. Success is told of every cell,
+and nothing is chosen by it: the best cell is the one with the lowest median validation loss, whatever its score is.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+from harness.grids import argument_part, cells
+from harness.labels import short_labels
+from harness.matching import label_arguments, matches
+from harness.measurements import Curve, Scalar
+from harness.report.conditions import differing, trained, written
+from harness.report.numbers import number
+from harness.schema import PluginUse, Record, Training
+from harness.seeds import identity, validated
+from harness.statistics import BRIEF, SOLVED
+from harness.suites import Suite
+from harness.varying import without
+
+PROBE, SCORE = "accuracy", "worst_inside"
+"""Where a seed's score is: the worst one under any condition within the trained range."""
+
+
+class Threshold(NamedTuple):
+    """From which score on a seed is a success."""
+
+    value: float
+    higher_is_better: bool
+    why: str
+    """Where it comes from."""
+
+    def met(self, score: float) -> bool:
+        """Whether a score reaches it, but for a float's last digits; NaN does not."""
+        return (score - self.value if self.higher_is_better else self.value - score) >= -1e-9
+
+    def __str__(self) -> str:
+        return f"at {'least' if self.higher_is_better else 'most'} {number(self.value)} ({self.why})"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way of training a model on a task, in all its seeds."""
+
+    values: Mapping[str, Any]
+    """What tells it from the others, by field."""
+    records: Sequence[Record]
+    """By seed; none where it was not run."""
+    threshold: Threshold | None
+    default: bool
+    """Whether the model would be trained, and made, like this if nobody had said anything of its fields."""
+
+    @property
+    def scores(self) -> list[float]:
+        """Of the seeds that were measured."""
+        found = (m for r in self.records for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
+        return [scalar.value for scalar in found]
+
+    @property
+    def seeds(self) -> int:
+        """How many came to a result; one that failed, because its loss diverged for example, did."""
+        return sum(record.status != "skipped" for record in self.records)
+
+    @property
+    def successes(self) -> int:
+        """How many seeds reached the threshold."""
+        return sum(self.threshold.met(score) for score in self.scores) if self.threshold else 0
+
+    @property
+    def works(self) -> bool:
+        """Whether every seed did."""
+        return 0 < self.seeds == self.successes
+
+    @property
+    def score(self) -> float:
+        """The median over seeds, of test data; NaN where there is none."""
+        return median(self.scores) if self.scores else math.nan
+
+    @property
+    def validation(self) -> float:
+        """What it is chosen by."""
+        return validated(self.records)
+
+
+@dataclass(frozen=True)
+class Learnability:
+    """A model on a task, wherever it was tried."""
+
+    model: str
+    task: str
+    cells: Sequence[Cell]
+    """In the order of their values."""
+    threshold: Threshold | None
+    default_training: dict[str, Any] | None
+    """The settings that the suite's grid varies, as they would be without it; None where that is not known."""
+
+    @property
+    def fields(self) -> list[str]:
+        """What was varied."""
+        return [*self.cells[0].values]
+
+    @property
+    def axis(self) -> str:
+        """The field along which cells are shown: the learning rate, or else the one with the most values."""
+        several = {name: len({written(cell.values[name]) for cell in self.cells}) for name in self.fields}
+        return "lr" if several.get("lr", 0) > 1 else max(several, key=lambda name: several[name])
+
+    @property
+    def tried(self) -> list[Cell]:
+        """The cells that came to a result."""
+        return [cell for cell in self.cells if cell.seeds]
+
+    @property
+    def best(self) -> Cell | None:
+        """The cell that did best on validation data."""
+        known = [cell for cell in self.tried if cell.scores and not math.isnan(cell.validation)]
+        return min(known, key=lambda cell: cell.validation, default=None)
+
+    @property
+    def brief(self) -> bool:
+        """Whether a seed was trained for much less than is recommended, and failed."""
+        found = (m for cell in self.cells for r in cell.records for m in r.measurements if isinstance(m, Scalar))
+        return any(scalar.name == SCORE and scalar.verdict == BRIEF for scalar in found)
+
+    def rows(self) -> Iterator[tuple[dict[str, Any], list[Cell]]]:
+        """The cells along the axis, for each combination of the other fields."""
+        found: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
+        for cell in self.cells:
+            others = {name: value for name, value in cell.values.items() if name != self.axis}
+            found.setdefault(str({n: written(v) for n, v in others.items()}), (others, []))[1].append(cell)
+        yield from found.values()
+
+
+class Window(NamedTuple):
+    """Neighbours among the values that were tried, at all of which every seed succeeded."""
+
+    low: float
+    high: float
+    open_below: bool
+    """Whether nothing lower was tried."""
+    open_above: bool
+    """Whether nothing higher was tried."""
+
+    @property
+    def factor(self) -> float:
+        """Its width: the highest over the lowest; NaN where that is none."""
+        return self.high / self.low if self.low > 0 else math.nan
+
+
+def windows(axis: str, row: Sequence[Cell]) -> list[Window]:
+    """Where a model works along a number.
+
+    Args:
+        axis: the field.
+        row: cells that differ in it alone, in order.
+    """
+    tried = [cell for cell in row if cell.seeds and _order(cell.values[axis])[0] == 0]
+    found: list[list[int]] = []
+    for index, cell in enumerate(tried):
+        if not cell.works:
+            continue
+        if found and found[-1][-1] == index - 1:
+            found[-1].append(index)
+        else:
+            found.append([index])
+    values = [float(cell.values[axis]) for cell in tried]
+    return [Window(values[i[0]], values[i[-1]], i[0] == 0, i[-1] == len(tried) - 1) for i in found]
+
+
+def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[Learnability]:
+    """Each model on each task that was trained in several ways, or varied by the suite's grid.
+
+    Args:
+        records: those that count (`harness.seeds.current`).
+        suite: with the grid, its defaults and the threshold; without one, whatever training settings differ.
+    """
+    grid = suite.grid if suite else {}
+    found: dict[Any, list[Record]] = {}
+    bases: dict[Any, PluginUse] = {}
+    for record in records:
+        if record.probe.name == PROBE and trained(record):
+            base = without(record.model, argument_part(grid))
+            key = (identity(base), identity(record.task), identity(record.probe), record.examples, record.device)
+            found.setdefault(key, []).append(record)
+            bases.setdefault(key, base)
+    models = short_labels(bases.values())
+    tasks = short_labels(own[0].task for own in found.values())
+    result = []
+    for key, own in sorted(found.items(), key=lambda item: _rank(bases[item[0]], item[1][0].task, suite)):
+        names = _fields(own, grid)
+        threshold = _threshold(own, suite)
+        default = _default(bases[key], own[0].task, suite)
+        ways = _cells(own, names, grid, default, threshold)
+        if names and len(ways) > 1 and any(cell.scores or (grid and cell.seeds) for cell in ways):
+            labels = models[identity(bases[key])], tasks[identity(own[0].task)]
+            result.append(Learnability(*labels, ways, threshold, default))
+    return result
+
+
+def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
+    """One dictionary for each cell, ready for a data frame: what was varied, then how it went."""
+    found = list(found)
+    fields = dict.fromkeys(name for each in found for name in each.fields)
+    return [
+        {"model": each.model, "task": each.task}
+        | dict.fromkeys(fields)
+        | dict(cell.values)
+        | {
+            "seeds": cell.seeds,
+            "successes": cell.successes,
+            "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
+            "score": cell.score if cell.scores else None,
+            "validation_loss": None if math.isnan(cell.validation) else cell.validation,
+            "threshold": cell.threshold.value if cell.threshold else None,
+            "works": cell.works,
+            "default": cell.default,
+            "best": cell is each.best,
+        }
+        for each in found
+        for cell in each.cells
+    ]
+
+
+def _rank(model: PluginUse, task: PluginUse, suite: Suite | None) -> tuple[int, int]:
+    """Their places in the suite; what it does not name stays in the order of the records, behind."""
+
+    def place(kind: str, use: PluginUse) -> int:
+        known = suite.requests(kind) if suite else []
+        return next((i for i, request in enumerate(known) if matches(request, use)), len(known))
+
+    return place("task", task), place("model", model)
+
+
+def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[str]:
+    """What was varied: by the grid, or otherwise."""
+    asked = [name for name in argument_part(grid) if all(name in record.model.arguments for record in records)]
+    told = differing(record.training.model_dump() for record in records)
+    return [*[name for name in Training.model_fields if name in grid or name in told], *asked]
+
+
+def _default(base: PluginUse, task: PluginUse, suite: Suite | None) -> dict[str, Any] | None:
+    """The training settings that the grid varies, as they would be without it; None where that is not known."""
+    known = [each for each in suite.defaults if (each.model, each.task) == (base.label, task.label)] if suite else []
+    return known[0].training if known else None
+
+
+def _cells(
+    records: Sequence[Record],
+    names: Sequence[str],
+    grid: Mapping[str, list[Any]],
+    default: dict[str, Any] | None,
+    threshold: Threshold | None,
+) -> list[Cell]:
+    """Those that were run, and those of the grid that were not."""
+    values: dict[tuple[str, ...], dict[str, Any]] = {}
+    by_values: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        own = {name: _value(record, name) for name in names}
+        key = tuple(map(written, own.values()))
+        values.setdefault(key, own)
+        by_values.setdefault(key, []).append(record)
+    if all(name in grid for name in names):
+        for cell in cells({name: grid[name] for name in names}):
+            values.setdefault(tuple(map(written, cell.values())), cell)
+
+    def cell_of(key: tuple[str, ...], own: dict[str, Any]) -> Cell:
+        found = sorted(by_values.get(key, []), key=lambda record: record.seed)
+        return Cell(own, found, threshold, _usual(found, names, default))
+
+    return [cell_of(key, own) for key, own in sorted(values.items(), key=lambda item: [*map(_order, item[1].values())])]
+
+
+def _value(record: Record, name: str) -> Any:
+    return getattr(record.training, name) if name in Training.model_fields else record.model.arguments[name]
+
+
+def _usual(records: Sequence[Record] | None, names: Iterable[str], default: dict[str, Any] | None) -> bool:
+    """Whether a cell is what a user gets who says nothing of its fields."""
+    if not records or default is None:
+        return False
+    training, given = records[0].training, label_arguments(records[0].model.label)
+    as_usual = all(getattr(training, name) == value for name, value in default.items())
+    return as_usual and not any(name in given for name in names)
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    """Numbers by size, before words by the alphabet."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value), ""
+    return 1, 0.0, written(value)
+
+
+def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | None:
+    """What the suite says, or what the metric allows to say."""
+    ok = [record for record in records if record.status == "ok"]
+    curves = [m for r in ok for m in r.measurements if isinstance(m, Curve) and m.headline and m.levels]
+    levels = next((curve.levels for curve in curves if {"chance", "best"} <= curve.levels.keys()), None)
+    higher = levels is None or levels["best"] >= levels["chance"]
+    if suite is not None and suite.success is not None:
+        return Threshold(suite.success, higher, "as asked for")
+    if levels is not None:
+        chance, best = levels["chance"], levels["best"]
+        why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
+        return Threshold(chance + SOLVED * (best - chance), higher, why)
+    scores = (m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
+    if any(scalar.unit == "share" for scalar in scores):
+        return Threshold(SOLVED, True, "of a share whose chance is not known")
+    return None

@@ -1,0 +1,89 @@
+"""What a suite's grid does to its models: which it varies, into how many, and what they are called without it."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from harness.errors import RequestError, did_you_mean, shown
+from harness.grids import argument_part, cells, clashing, size, training_part
+from harness.matching import label_arguments
+from harness.schema import PluginUse, Training
+from harness.suites import Request, Suite, Ways, format_arguments, listed
+
+Takes = Callable[[Request], Collection[str] | None]
+"""The arguments that the model of a request has; None where it does not load."""
+
+
+def vary(
+    suite: Suite, training: Ways, meant: Callable[[str, Request], Request], takes: Takes
+) -> dict[str, list[Request]]:
+    """The requests that a grid makes of each request for a model, by its text; a model without an argument of the grid
+    stays as it is.
+
+    Args:
+        suite: with its grid.
+        training: what the user sets, which wins over everything else.
+        meant: the request that another one means, which may be its alias.
+        takes: see there.
+
+    Raises:
+        RequestError: a field is neither a training setting nor an argument of any model, it is set elsewhere, too, or
+            there are more trials than the suite allows.
+    """
+    requests = {str(request): meant("model", request) for request in suite.requests("model")}
+    if not suite.grid:
+        return {text: [request] for text, request in requests.items()}
+    if name := clashing(suite.grid, listed(training)):
+        raise RequestError(f"{name!r} is in the grid and in the training settings (--training); keep one")
+    asked = argument_part(suite.grid)
+    taken = {text: takes(request) for text, request in requests.items()}
+    if None not in taken.values():
+        _check_names(asked, {text: names or () for text, names in taken.items()}, suite)
+    own = {text: {name: values for name, values in asked.items() if name in (taken[text] or ())} for text in requests}
+    for text, request in requests.items():
+        if name := clashing(own[text], [request.arguments]):
+            raise RequestError(f"{name!r} is in the grid and an argument of {text!r}; keep one")
+    _check_size(suite, training, {text: size(grid) for text, grid in own.items()})
+    return {
+        text: [request.model_copy(update={"arguments": request.arguments | cell}) for cell in cells(own[text])]
+        for text, request in requests.items()
+    }
+
+
+def _check_names(asked: Iterable[str], taken: dict[str, Collection[str]], suite: Suite) -> None:
+    known = {name for names in taken.values() for name in names}
+    for name in asked:
+        if name not in known:
+            guess = did_you_mean(name, [*Training.model_fields, *sorted(known)])
+            models = "; ".join(f"{text}: {', '.join(names) or 'none'}" for text, names in taken.items())
+            raise RequestError(
+                f"the grid has {shown(name)}, which is no training setting and no argument of a model here.{guess} "
+                f"Settings: {', '.join(Training.model_fields)}. Arguments of {models}."
+            )
+
+
+def _check_size(suite: Suite, training: Ways, variants: dict[str, int]) -> None:
+    """Refuse a list that was too long by mistake, before anything else is done with it."""
+    ways = size(training_part(suite.grid)) * len(listed(training))
+    trials = ways * sum(
+        sum(variants[str(request)] for request in each.models)
+        * len(each.tasks)
+        * len(listed(each.training))
+        * suite.seeds_of(each)
+        for each in suite.experiments
+    )
+    if trials > suite.max_trials:
+        lists = ", ".join(f"{len(values):,} of {name}" for name, values in suite.grid.items())
+        raise RequestError(
+            f"the grid makes {trials:,} trials (values: {lists}), and {suite.max_trials:,} are the most; shorten the "
+            f"lists, or say that you mean it: --max-trials {trials}"
+        )
+
+
+def without(use: PluginUse, names: Collection[str]) -> PluginUse:
+    """A model as it was asked for, without the arguments that a grid has given it: the same for all its variants."""
+    kept = {name: value for name, value in label_arguments(use.label).items() if name not in names}
+    return use.model_copy(
+        update={
+            "label": f"{use.name}:{format_arguments(kept)}" if kept else use.name,
+            "arguments": {name: value for name, value in use.arguments.items() if name not in names},
+        }
+    )

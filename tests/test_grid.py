@@ -1,0 +1,288 @@
+"""A grid is crossed with everything else; a report says where each model learns, and chooses on validation data."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from conftest import SHORT
+from record_factory import claim, curve, record
+
+import harness
+from harness.claims import judge
+from harness.cli import main
+from harness.errors import RequestError
+from harness.plan import Plan, make_plan
+from harness.registry import default_registry
+from harness.report import render
+from harness.report.grid_table import sentence, verdict
+from harness.report.learnability import Learnability, Window, learnability, windows
+from harness.requests import build_suite, read_grid
+from harness.schema import Record, Scalar
+from harness.suite_files import load_suite
+from harness.suites import Suite, Ways
+
+
+def plan(*models: str, training: Ways | None = None, **more: Any) -> Plan:
+    return make_plan(build_suite(models, SHORT, **more), default_registry(), training=training)
+
+
+def models(made: Plan) -> list[str]:
+    return list(dict.fromkeys(planned.trial.model.label for planned in made.trials))
+
+
+def test_training_settings_are_crossed_like_ways_of_training() -> None:
+    """With the same ids, so that a grid finds what was trained before."""
+    grid = plan("lstm", grid={"lr": [1e-3, 1e-2], "clip": [None, 1.0]}, seeds=2)
+    ways = [{"lr": lr, "clip": clip} for lr in (1e-3, 1e-2) for clip in (None, 1.0)]
+    listed = plan("lstm", training=ways, seeds=2)
+    assert [cell.id for cell in grid.cells] == [cell.id for cell in listed.cells]
+
+
+def test_an_argument_varies_the_models_that_have_it() -> None:
+    """The others are there once; an alias stays that of all variants."""
+    made = plan("small=lstm:layers=1", "gru", "elman", grid={"forget_bias": [0.0, 2.0]}, seeds=1)
+    assert models(made) == ["lstm:forget_bias=0.0", "lstm:forget_bias=2.0", "gru", "elman"]
+    assert [planned.trial.model.alias for planned in made.trials] == ["small", "small", "", ""]
+
+
+def test_a_suite_has_a_grid_and_the_users_own_wins(tmp_path: Path) -> None:
+    """Field by field, also over what the suite sets itself."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'success = 0.8\n[training]\nsteps = 9\n[grid]\nlr = [1e-3, 1e-2]\n[[experiments]]\nmodels = ["lstm"]\n',
+        encoding="utf-8",
+    )
+    suite = load_suite(file)
+    own = build_suite(suite=suite, grid={"lr": [0.5], "steps": [3, 4]})
+    assert (own.grid, own.training, own.success) == ({"lr": [0.5], "steps": [3, 4]}, {}, 0.8)
+    trials = make_plan(own, default_registry()).trials
+    assert {(each.trial.training.lr, each.trial.training.steps) for each in trials} == {(0.5, 3), (0.5, 4)}
+
+
+def test_the_plan_notes_what_the_grid_takes_the_place_of() -> None:
+    """A model's own advice, for each model."""
+    made = plan("lstm", "gpt", grid={"lr": [0.5], "hidden": [8]}, seeds=1).suite.defaults
+    assert {(each.model, each.training["lr"]) for each in made} == {("lstm", 3e-3), ("gpt", 1e-3)}
+    assert plan("lstm", seeds=1).suite.defaults == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["--grid", "lrr=1,2"], "Did you mean 'lr'?"),
+        (["--grid", "hiden=8,16"], "Did you mean 'hidden'?"),
+        (["--grid", "lr="], "no values"),
+        (["--grid", "lr"], "NAME=VALUE"),
+        (["--grid", "lr=1e-3,,1e-2"], "empty value"),
+        (["--grid", "lr=1e-3,hidden=8"], "repeat the option"),
+        (["--grid", "lr=1e-3", "--grid", "lr=1e-2"], "two --grid"),
+        (["--grid", "lr=1e-3,0.001"], "twice"),
+        (["--grid", "lr=fast,1e-2"], "'fast'"),
+        (["--grid", "lr=0,1e-2"], "greater than 0"),
+        (["--grid", "hidden=x"], "'x'"),
+        (["--grid", "lr=1e-3", "--training", "lr=1e-2"], "keep one"),
+        (["--grid", "layers=1,2"], "'lstm:layers=1'"),
+        (["--grid", f"lr={','.join(f'{n}e-4' for n in range(1, 102))}", "--seeds", "100"], "--max-trials 10100"),
+    ],
+)
+def test_a_wrong_grid_is_refused_in_a_sentence(asked: list[str], words: str, tmp_path: Path) -> None:
+    """Before anything starts, with exit code 2; nothing is written."""
+    model = "lstm:layers=1" if "layers=1,2" in asked else "lstm"
+    result = CliRunner().invoke(main, ["run", "--model", model, "--out", str(tmp_path / "run"), *asked])
+    assert (result.exit_code, words in result.output) == (2, True), result.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_more_trials_are_run_where_the_user_says_so() -> None:
+    """And a suite whose own training clashes with its grid is refused."""
+    assert len(plan("lstm", grid={"lr": [1e-3, 1e-2]}, seeds=2, max_trials=4).trials) == 4
+    with pytest.raises(RequestError, match="4 trials"):
+        plan("lstm", grid={"lr": [1e-3, 1e-2]}, seeds=2, max_trials=3)
+    with pytest.raises(ValueError, match="`grid` and `training` both set lr"):
+        Suite.model_validate({"grid": {"lr": [1.0]}, "experiments": [{"models": ["lstm"], "training": [{"lr": 1}]}]})
+
+
+def test_values_are_read_as_everywhere() -> None:
+    """Numbers, words and lists."""
+    assert read_grid(["lr=1e-3, 1", "position=none,rope", "sizes=[1,2],[3]"]) == {
+        "lr": [1e-3, 1],
+        "position": ["none", "rope"],
+        "sizes": [[1, 2], [3]],
+    }
+
+
+Seeds = Sequence[tuple[float, float]]
+"""Score and validation loss of each seed."""
+
+
+def cell(lr: float, seeds: Seeds, model: str = "lstm", levels: dict[str, float] | None = None) -> list[Record]:
+    """Records of one learning rate."""
+    scale = {"chance": 0.125, "best": 1.0} if levels is None else levels
+    return [
+        record(
+            curve([score], [1], inside=[True], levels=scale),
+            Scalar(name="worst_inside", unit="share", value=score, headline=True),
+            model=model,
+            training={"lr": lr},
+            seed=seed,
+            loss=loss,
+        )
+        for seed, (score, loss) in enumerate(seeds)
+    ]
+
+
+def suite(default: float = 1e-3, **more: Any) -> Suite:
+    return Suite.model_validate(
+        {
+            "grid": {"lr": [1e-4, 1e-3, 1e-2]},
+            "experiments": [{"models": ["lstm"]}],
+            "defaults": [{"model": "lstm", "task": "recall", "training": {"lr": default}}],
+            **more,
+        }
+    )
+
+
+def said(records: list[Record], **more: Any) -> Learnability:
+    (found,) = learnability(records, suite(**more))
+    return found
+
+
+GOOD, BAD = (1.0, 0.1), (0.2, 2.0)
+
+
+def test_rates_and_the_best_cell() -> None:
+    """The best one has the lowest validation loss, whatever its score on test data is; NaN and failures count."""
+    lucky = cell(1e-3, [(0.99, 0.5), (0.99, 0.4), (0.99, 0.6)])
+    chosen = cell(1e-2, [(0.95, 0.1), (0.5, 0.2), (float("nan"), 0.3)])
+    broken = [record(failed="loss is NaN", training={"lr": 1e-4}, seed=seed) for seed in range(3)]
+    found = said(lucky + chosen + broken)
+    rates = {each.values["lr"]: (each.successes, each.seeds) for each in found.cells}
+    assert rates == {1e-4: (0, 3), 1e-3: (3, 3), 1e-2: (1, 3)}
+    assert found.best is not None
+    assert (found.best.values, found.best.validation) == ({"lr": 1e-2}, 0.2)
+    assert verdict(found) == "works at the default"
+    assert "not where every seed succeeds" in sentence(found)
+
+
+def test_a_diverged_seed_counts_as_an_infinite_loss() -> None:
+    """So that a cell where most seeds fail is not chosen for the one that did not."""
+    mostly = [record(failed="diverged", training={"lr": 1e-2}, seed=seed) for seed in (1, 2)]
+    found = said(cell(1e-3, [GOOD] * 3) + cell(1e-2, [(1.0, 0.001)]) + mostly)
+    assert found.best is not None
+    assert found.best.values == {"lr": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ({1e-4: [BAD] * 3, 1e-3: [BAD] * 3, 1e-2: [BAD] * 3}, "fails everywhere it was tried"),
+        ({1e-4: [BAD] * 3, 1e-3: [BAD] * 3, 1e-2: [GOOD] * 3}, "fails at the default, works elsewhere"),
+        ({1e-3: [GOOD, BAD, BAD], 1e-2: [GOOD] * 3}, "for some seeds at the default, works elsewhere"),
+        ({1e-3: [GOOD, BAD, BAD], 1e-2: [BAD] * 3}, "for some seeds only"),
+        ({1e-4: [BAD] * 3, 1e-2: [GOOD] * 3}, "works"),
+        ({1e-3: [BAD] * 2, 1e-2: [BAD] * 2}, "? fails everywhere it was tried (2 seeds)"),
+    ],
+)
+def test_what_is_said_of_a_model(cells: dict[float, Seeds], words: str) -> None:
+    """To fail everywhere is not to fail at the default; and fewer than three seeds say nothing of an architecture."""
+    found = said([each for lr, seeds in cells.items() for each in cell(lr, seeds)])
+    assert verdict(found) == words
+    assert sentence(found).startswith(words)
+    if "everywhere" in words:
+        assert "tried: lr 0.0" in sentence(found)
+    if words == "works":
+        assert "the default, lr=0.001, was not tried; 1 cell not run" in sentence(found)
+
+
+def test_windows_are_neighbours_that_work() -> None:
+    """With their width as a factor, and whether something beyond them was tried."""
+    found = said(cell(1e-4, [BAD] * 3) + cell(1e-3, [GOOD] * 3) + cell(1e-2, [GOOD] * 3))
+    (window,) = windows("lr", found.cells)
+    assert window == Window(1e-3, 1e-2, open_below=False, open_above=True)
+    assert window.factor == pytest.approx(10)
+    gap = said(cell(1e-4, [GOOD] * 3) + cell(1e-3, [BAD] * 3) + cell(1e-2, [GOOD] * 3))
+    assert [(each.low, each.high) for each in windows("lr", gap.cells)] == [(1e-4, 1e-4), (1e-2, 1e-2)]
+
+
+def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
+    """90 % of the way from chance to the best, also where less is better; then what the suite says."""
+    losses = cell(1e-3, [(0.2, 1.0), (0.3, 1.0), (0.1, 1.0)], levels={"chance": 2.0, "best": 0.0})
+    others = cell(1e-2, [(2.0, 2.0)] * 3, levels={"chance": 2.0, "best": 0.0})
+    found = said(losses + others)
+    assert [each.successes for each in found.tried] == [2, 0]
+    assert [each.successes for each in said(losses + others, success=0.15).tried] == [1, 0]
+    unknown = said(cell(1e-3, [(0.9, 1.0), (0.89, 1.0)], levels={}))
+    assert unknown.threshold is not None
+    assert (unknown.threshold.value, unknown.cells[1].successes) == (0.9, 1)
+
+
+def test_a_claim_speaks_of_the_cell_that_is_best_on_validation_data() -> None:
+    """Whatever the others score; without it, it would have to name one."""
+    records = cell(1e-3, [(0.99, 0.5)] * 3) + cell(1e-2, [(0.6, 0.1)] * 3)
+    fields: dict[str, Any] = {"metric": "worst_inside", "value": 0.9}
+    assert judge(claim(**fields), records).verdict == "undecided"
+    assert judge(claim(**fields, best=True), records).verdict == "does not hold"
+    alias = {"text": "it works", "probe": "accuracy", "metric": "accuracy", "at": 1, "comparison": ">", "value": 0.9}
+    crossed = {"experiments": [{"models": ["small=lstm"]}], "grid": {"hidden": [4, 8]}}
+    claimed = Suite.model_validate({**crossed, "claims": [{**alias, "model": "small", "best": True}]})
+    assert len(make_plan(claimed, default_registry()).trials) == 6
+    with pytest.raises(RequestError, match="may mean"):
+        make_plan(Suite.model_validate({**crossed, "claims": [{**alias, "model": "small"}]}), default_registry())
+
+
+def test_models_that_differ_in_the_grid_alone_are_one() -> None:
+    """An argument of the grid is a field, like a training setting."""
+    records = [
+        each
+        for hidden in ("hidden=8", "hidden=16")
+        for lr in (1e-3, 1e-2)
+        for each in cell(lr, [GOOD], model=f"lstm:{hidden}")
+    ]
+    found = said(records, grid={"lr": [1e-3, 1e-2], "hidden": [8, 16]})
+    assert (found.model, found.fields, len(found.cells)) == ("lstm", ["lr", "hidden"], 4)
+    assert [others for others, _ in found.rows()] == [{"hidden": 8}, {"hidden": 16}]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("form", ["text", "markdown", "latex"])
+def test_the_report_has_it(form: str, width: int) -> None:
+    """In every format, no wider than the page."""
+    records = cell(1e-4, [BAD] * 3) + cell(1e-3, [BAD] * 3) + cell(1e-2, [GOOD] * 3)
+    text = render(records, suite(), form, width=width)
+    assert "Learnability" in text
+    assert "fails at the default, works elsewhere" in " ".join(text.split())
+    if form == "text":
+        assert max(map(len, text.splitlines())) <= width
+
+
+def test_without_a_grid_a_failure_is_one_at_this_learning_rate() -> None:
+    """The report says so, and how to ask further; with several learning rates it does not."""
+
+    def failing(lr: float) -> list[Record]:
+        scalar = Scalar(name="worst_inside", unit="share", value=0.1, verdict="never learned", headline=True)
+        return [record(scalar, training={"lr": lr}, seed=seed) for seed in range(3)]
+
+    assert "never learned: at this learning rate (lstm 0.001)" in " ".join(render(failing(1e-3)).split())
+    assert "at this learning rate" not in render(failing(1e-3) + failing(1e-2))
+
+
+def test_a_run_with_a_grid(tmp_path: Path) -> None:
+    """From the library to the report; run again, nothing is measured anew."""
+    asked: dict[str, Any] = {"grid": {"lr": [1e-3, 1e-2]}, "training": {"steps": 2}, "seeds": 1, "examples": 16}
+    results = harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, executor="local", **asked)
+    assert [record.training.lr for record in results] == [1e-3, 1e-2]
+    assert "Learnability" in results.render()
+    report = ["report", str(tmp_path), "--grid", "--format"]
+    as_json = json.loads(CliRunner().invoke(main, [*report, "json"]).output)
+    as_csv = CliRunner().invoke(main, [*report, "csv"]).output.splitlines()
+    assert as_json == results.learnability()
+    assert [(row["lr"], row["seeds"], row["default"]) for row in as_json] == [(1e-3, 1, False), (1e-2, 1, False)]
+    assert [row["best"] for row in as_json].count(True) == 1
+    assert as_csv[0].split(",") == [*as_json[0]]
+    kept = json.loads((tmp_path / "suite.json").read_text(encoding="utf-8"))
+    assert kept["defaults"][0]["training"] == {"lr": 3e-3}
+    again = harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, executor="local", **asked)
+    assert [record.provenance.finished for record in again] == [record.provenance.finished for record in results]
