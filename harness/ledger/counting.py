@@ -148,7 +148,7 @@ def _quadratic(at: Mapping[int, Flops], through: Sequence[int], x: int) -> Flops
 def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], backward: bool) -> Flops:
     with _step_by_step(), torch.enable_grad(), _counter() as counter:  # without gradients PyTorch fuses whole layers
         outputs: Tensor = model(inputs)
-        if backward:
+        if backward and outputs.requires_grad:  # those of a table of counts carry no gradient
             outputs.sum().backward()
     for parameter in model.parameters():
         parameter.grad = None
