@@ -5,25 +5,33 @@ from harness.suites import Experiment, Request, Suite
 
 
 def with_baselines(suite: Suite, registry: Registry) -> Suite:
-    """The suite with every baseline (`ModelSpec.baseline`) on all of its tasks, measured by what measures the others,
-    if it asks for them.
+    """The suite, if it asks for them with every baseline (`ModelSpec.baseline`) on all of its tasks, measured by what
+    measures the others there.
 
     They are trained as the suite's own settings, their tasks and they themselves say, not as an experiment trains its
-    models. One that the suite names itself, with its default arguments, stays where it is.
+    models. Where the suite has one itself, with its default arguments, it stays as it is.
     """
-    named = {request.name for request in suite.requests("model") if not request.arguments}
+    if not suite.baselines:
+        return suite
     entries = [entry for entry in registry.all("model") if getattr(entry.spec, "baseline", False)]
     names = [entry.spec.name for entry in entries]
-    models = [
-        Request(name=name if names.count(name) == 1 else entry.qualified)
-        for entry, name in zip(entries, names, strict=True)
-        if named.isdisjoint({name, entry.qualified})
-    ]
-    if not (suite.baselines and models):
-        return suite
-    beside = (each.model_copy(update={"models": models, "training": {}}) for each in suite.experiments)
-    distinct: list[Experiment] = []
-    for each in beside:
-        if each not in distinct:
-            distinct.append(each)
-    return suite.model_copy(update={"experiments": [*suite.experiments, *distinct]})
+    known = {entry.qualified if names.count(entry.spec.name) > 1 else entry.spec.name for entry in entries}
+    beside: list[Experiment] = []
+    for each in suite.experiments:
+        for task in each.tasks:
+            models = [Request(name=name) for name in sorted(known - _named(suite, task))]
+            added = each.model_copy(update={"models": models, "tasks": [task], "training": {}})
+            if models and added not in beside:
+                beside.append(added)
+    return suite.model_copy(update={"experiments": [*suite.experiments, *beside]})
+
+
+def _named(suite: Suite, task: Request) -> set[str]:
+    """The models that a suite has on a task as they come."""
+    return {
+        request.name
+        for each in suite.experiments
+        if task in each.tasks
+        for request in each.models
+        if not request.arguments
+    }

@@ -146,7 +146,10 @@ def _measure(order: Order) -> Timings:
         finish()
 
     def both(inputs: torch.Tensor) -> None:
-        model(inputs).sum().backward()
+        outputs: torch.Tensor = model(inputs)
+        if not outputs.requires_grad:
+            raise ValueError("the model's outputs carry no gradient")
+        outputs.sum().backward()
         finish()
 
     forwards: list[float] = []

@@ -219,6 +219,15 @@ def test_a_table_that_no_checkpoint_keeps_is_caught(plugin_file: Write) -> None:
     assert "state_dict" in failed
 
 
+def test_probes_that_differentiate_say_why_they_do_not(tmp_path: Path) -> None:
+    """What has no gradients is counted without a backward pass, and skipped where gradients are asked for."""
+    probes = ["ledger:length=8,time=false", "grad_reach"]
+    for cost, *reach in (run(tmp_path, models=name, probes=probes) for name in ("uniform", "ngram")):
+        assert cost.find("training_operations").value == 0  # type: ignore[union-attr]
+        assert {record.status for record in reach} == {"skipped"}
+        assert all("input vectors were not found" in (record.reason or "") for record in reach)
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_baselines_beside_what_was_asked_for(jobs: int, tmp_path: Path) -> None:
     """They face the same task, are marked in tables, have no card, and are not what a claim without a model means."""

@@ -149,7 +149,7 @@ def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], back
     # without gradients PyTorch fuses whole layers
     with _step_by_step(), torch.enable_grad(), _differentiable_inputs(), _counter() as counter:
         outputs: Tensor = model(inputs)
-        if backward:
+        if backward and outputs.requires_grad:  # those of a table of counts carry no gradient
             outputs.sum().backward()
     for parameter in model.parameters():
         parameter.grad = None

@@ -76,17 +76,18 @@ class LedgerProbe:
             name="chain", unit="operations", value=found.chain[1], verdict=f"reads {ORDER[found.growth]}", headline=True
         )
         used = [part for part in PARTS if found.parameters[part] or found.training[part]]
-        yield Matrix(
-            name="by_part",
-            unit="",
-            values=[[found.parameters[p], found.forward[p] / 1e6, found.training[p] / 1e6] for p in used],
-            rows=used,
-            columns=["parameters", "forward (MFLOP)", "forward and backward (MFLOP)"],
-            row_label="part",
-            column_label="cost",
-            about=f"what each part costs at {self.length} tokens",
-            headline=True,
-        )
+        if used:
+            yield Matrix(
+                name="by_part",
+                unit="",
+                values=[[found.parameters[p], found.forward[p] / 1e6, found.training[p] / 1e6] for p in used],
+                rows=used,
+                columns=["parameters", "forward (MFLOP)", "forward and backward (MFLOP)"],
+                row_label="part",
+                column_label="cost",
+                about=f"what each part costs at {self.length} tokens",
+                headline=True,
+            )
         if self.time:
             yield from self._speeds(subject, forward, training)
 
