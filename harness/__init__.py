@@ -12,7 +12,7 @@ from harness.specs import ExecutorSpec, ModelSpec, ProbeSpec, SuiteSpec, TaskSpe
 if TYPE_CHECKING:
     from harness.api import run
     from harness.comparing import compare
-    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
+    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task, token_metrics
     from harness.errors import RequestError
     from harness.results import load
     from harness.schema import Curve, Matrix, Pattern, Scalar
@@ -25,6 +25,7 @@ _LAZY = {
     "compare": "harness.comparing",
     "load": "harness.results",
     **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Task"), "harness.contracts"),
+    "token_metrics": "harness.contracts",
     **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.schema"),
     "Subject": "harness.subject",
     "RequestError": "harness.errors",
@@ -52,6 +53,7 @@ __all__ = [
     "hookimpl",
     "load",
     "run",
+    "token_metrics",
 ]
 
 

@@ -48,16 +48,21 @@ def build_model(plugin: Plugin, interface: Interface, *, seed: int, device: str 
         device: where it goes.
 
     Raises:
-        Skip: the model does not accept what the task gives.
+        Skip: the model does not accept what the task gives, or reads a source where the task has none.
         WrongKindError: it is no `torch.nn.Module`.
         Exception: whatever the plugin raises.
     """
     if interface.input not in plugin.says.accepts:
         raise Skip(f"the task gives {interface.input}, the model accepts {' and '.join(plugin.says.accepts)}")
+    no_source = Skip('the model reads a source and then a target (sees = "source"), and the task separates none')
+    if plugin.says.sees == "source" and interface.separator is None:
+        raise no_source
     seed_everything("model", seed)
     model = plugin.construct(vocab_size=interface.input_size, interface=interface)
     if not isinstance(model, nn.Module):
         raise WrongKindError(f"it gave a {type(model).__name__}, which is no torch.nn.Module")
+    if getattr(model, "sees", "past") == "source" and interface.separator is None:
+        raise no_source
     return model.to(torch.device(device))
 
 

@@ -26,6 +26,11 @@ class Capabilities:
         return tuple(self._say("accepts", ("tokens",)))
 
     @property
+    def sees(self) -> str:
+        """What a model's outputs may depend on; an instance may say otherwise."""
+        return str(self._say("sees", "past"))
+
+    @property
     def stages(self) -> tuple[str, ...]:
         """When a probe looks."""
         return tuple(self._say("stages", ("trained",)))

@@ -8,7 +8,9 @@ input). Every other keyword argument, annotated, is the model's configuration. O
     accepts = ("tokens",)          # input kinds: "tokens", "vectors"
     recommended_training = {"lr": 3e-3}   # what suits this architecture; suites and users may override
     sees = "past"                  # what an output may depend on: "past" (its own token and earlier ones; every model
-                                   # that does not say otherwise) or "all" (an encoder; the instance may say so, too)
+                                   # that does not say otherwise), "source" (everything before the separator, and of
+                                   # what follows it the past: an encoder with a decoder) or "all" (an encoder); the
+                                   # instance may say so, too
 
 and optional static or class methods, called with the resolved arguments before anything is built (tasks may have
 `check_arguments` and `files` too):
@@ -38,13 +40,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from harness.examples import standard_error
+from harness.examples import seeded, standard_error
 
 IGNORE = -100
 """The target of a position without loss (the default `ignore_index` of `cross_entropy`)."""
 
-SEES = ("past", "all")
-"""What a model may say that its outputs see. One that sees all is not asked to be causal."""
+SEES = ("past", "source", "all")
+"""What a model may say that its outputs see. One that sees all is not asked to be causal, and skips tasks that ask for
+the next token; one that sees a source skips tasks that have none."""
 
 
 class Skip(Exception):  # noqa: N818 - an outcome, not an error
@@ -60,12 +63,43 @@ class Interface:
         output_size: the number of classes, or of real outputs, per position.
         input: `"tokens"` (integers, `batch time`) or `"vectors"` (reals, `batch time width`).
         output: `"classes"` (logits) or `"numbers"`.
+        separator: the token that ends the source and begins the target, for tasks that have both (copying,
+            translation): every sequence has it once, after one source token at least. None for all others.
     """
 
     input_size: int
     output_size: int
     input: Literal["tokens", "vectors"] = "tokens"
     output: Literal["classes", "numbers"] = "classes"
+    separator: int | None = None
+
+    def draw(
+        self, batch: int, time: int, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
+    ) -> Int[Tensor, "batch time"] | Float[Tensor, "batch time width"]:
+        """Random input of that shape: tokens drawn uniformly, with the separator in the middle where there is one;
+        normal numbers."""
+        if self.input == "vectors":
+            return torch.randn(batch, time, self.input_size, generator=generator, device=device)
+        tokens = torch.randint(self.input_size, (batch, time), generator=generator, device=device)
+        if self.separator is not None:
+            tokens = torch.where(tokens == self.separator, self.others(tokens, 1), tokens)
+            tokens[:, time // 2] = self.separator
+        return tokens
+
+    def others(self, tokens: Int[Tensor, "*shape"], by: int | Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """Other token ids, `by` further on (from 1 to one less than there are ids): never the separator; a separator
+        becomes an ordinary token."""
+        if self.separator is None:
+            return (tokens + by) % self.input_size
+        found = (tokens - (tokens > self.separator).long() + by) % (self.input_size - 1)
+        return found + (found >= self.separator).long()
+
+    def target_starts(self, tokens: Int[Tensor, "batch time"]) -> Int[Tensor, " batch"]:
+        """The first position after the separator in each sequence; 0 where there is none."""
+        if self.separator is None or self.input == "vectors":
+            return torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
+        found = tokens == self.separator
+        return torch.where(found.any(1), found.int().argmax(1) + 1, 0)
 
 
 @dataclass(frozen=True)
@@ -81,6 +115,9 @@ class Batch:
             example without it.
         query: position at which the answer is predicted (`?`; the token before the verb), if there is one; -1 for an
             example without it.
+        source: where an example asks more than once: for each position that has a target the position that holds what
+            is needed there (the value of a pair, the source token to copy); -1 for none, and where there is no target.
+            A task that gives it need give no cue and query: `asked` makes them of it.
         roles: what each token is in its sentence, an index into `Task.roles`; -1 for none.
         extra: further per-example tensors that the task's own score needs.
     """
@@ -92,6 +129,7 @@ class Batch:
     query: Int[Tensor, " batch"] | None = None
     roles: Int[Tensor, "batch time"] | None = None
     extra: Mapping[str, Tensor] | None = None
+    source: Int[Tensor, "batch time"] | None = None
 
     def __len__(self) -> int:
         return self.tokens.shape[0]
@@ -120,6 +158,27 @@ class Batch:
         if self.cue is None or self.query is None:
             return torch.zeros(len(self), dtype=torch.bool, device=self.tokens.device)
         return (self.cue >= 0) & (self.cue <= self.query)
+
+    def asked(self) -> "Batch":
+        """The same examples, each with one of its questions: a cue, a query, and a target at the query alone. Which one
+        is drawn, always the same, so that a batch covers all and its examples stay independent. A batch that marks its
+        cue and query, or has no `source`, is given back as it is."""
+        if self.source is None or self.cue is not None or self.query is not None:
+            return self
+        has = self.source >= 0
+        drawn = torch.rand(has.shape, generator=seeded("which question"), dtype=torch.float64).to(has.device)
+        query = torch.where(has, drawn, -1.0).argmax(1)
+        some, rows = has.any(1), torch.arange(len(self), device=has.device)
+        here = torch.arange(has.shape[1], device=has.device) == query[:, None]
+        none = math.nan if self.targets.is_floating_point() else IGNORE
+        kept = here if self.targets.ndim == 2 else here[..., None]
+        return replace(
+            self,
+            targets=torch.where(kept, self.targets, none),
+            cue=torch.where(some, self.source[rows, query], -1),
+            query=torch.where(some, query, -1),
+            source=torch.where(here, self.source, -1),
+        )
 
     def split(self, size: int) -> Iterator["Batch"]:
         """Consecutive batches of at most `size` examples."""
@@ -164,6 +223,19 @@ class Metric:
     chance: float | None = None
     best: float | None = None
     higher_is_better: bool = True
+
+
+def token_metrics(answers: int) -> dict[str, Metric]:
+    """The metrics of a task that leaves its score to `Task.score`.
+
+    Args:
+        answers: how many answers there are to guess among, each as often as the others.
+    """
+    return {
+        "accuracy": Metric("share", chance=1 / answers, best=1.0),
+        "exact": Metric("share", best=1.0),
+        "loss": Metric("nats", chance=math.log(answers), best=0.0, higher_is_better=False),
+    }
 
 
 @runtime_checkable
@@ -219,6 +291,8 @@ class Task:
         interface: what goes in and what comes out.
         metrics: name to `Metric`, for every name that `summarise` returns; the first one is the task's headline score.
         axis: what `Condition.x` is, with its unit, for tables and charts.
+        group_axis: what the groups of conditions are, where they are a second axis (`pairs`); scores are then shown as
+            a grid, too. "" where groups are kinds.
         roles: names of the token roles, if the task has them.
         recommended_training: what suits this task, e.g. `{"steps": 1000}`; models, suites and users may override.
         examples: size of a finite training set, so that epochs can be counted; None for an endless stream.
@@ -231,6 +305,7 @@ class Task:
     interface: Interface
     metrics: Mapping[str, Metric]
     axis: str = "length (tokens)"
+    group_axis: str = ""
     roles: Sequence[str] = ()
     recommended_training: ClassVar[Mapping[str, Any]] = {}
     examples: int | None = None
@@ -240,7 +315,10 @@ class Task:
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """An endless stream of training batches. A finite set starts over, reshuffled. Each pass gives every example
-        once, so that 5 epochs are 5 passes: its last batch is smaller where `batch_size` does not divide."""
+        once, so that 5 epochs are 5 passes: its last batch is smaller where `batch_size` does not divide.
+
+        What it gives may depend on how many batches it gave (a curriculum): training takes one for each step, and goes
+        on after an interruption with a new stream whose first batches it skips."""
         raise NotImplementedError
 
     def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
@@ -265,8 +343,18 @@ class Task:
         return F.cross_entropy(outputs.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
-        """Numbers per example (first axis: the example) from which `summarise` makes the metrics."""
-        raise NotImplementedError
+        """Numbers per example (first axis: the example) from which `summarise` makes the metrics. Unless overridden, of
+        a task of classes: `accuracy`, the share of its targets that the model names; `exact`, 1 where it names all;
+        `loss`, the mean cross-entropy in nats. NaN where outputs are, or where an example has no target."""
+        if self.interface.output != "classes":
+            raise NotImplementedError(f"{type(self).__name__} asks for numbers, and does not say how to score them")
+        wanted, logits = batch.targets != IGNORE, outputs.float()
+        count = wanted.sum(1)
+        right = ((logits.argmax(-1) == batch.targets) & wanted).sum(1)
+        unknown = (logits.isnan().any(-1) & wanted).any(1) | (count == 0)  # `argmax` would name the first NaN
+        losses = F.cross_entropy(logits.transpose(1, 2), batch.targets, ignore_index=IGNORE, reduction="none")
+        found = {"accuracy": right / count, "exact": (right == count).float(), "loss": losses.sum(1) / count}
+        return {name: values.masked_fill(unknown, math.nan) for name, values in found.items()}
 
     def summarise(self, scores: Mapping[str, Tensor]) -> dict[str, float]:
         """Metrics of a whole condition from the numbers per example: their means, unless overridden."""
@@ -363,6 +451,16 @@ class OffersState(Protocol):
     ) -> tuple[Float[Tensor, "batch out"], Any, Mapping[str, Tensor] | list[Mapping[str, Tensor]]]:
         """One step: from the token ids, or vectors, at one position and the state before it to the outputs at that
         position, the state after it, and gates by name (`batch cell` each; `{}` if there is none to show)."""
+        ...
+
+
+@runtime_checkable
+class OffersCache(Protocol):
+    """A model of tokens that goes on from a sequence without reading it again, by what it keeps of it."""
+
+    def go_on(self, tokens: Int[Tensor, "batch new"], cache: Any) -> tuple[Float[Tensor, "batch new out"], Any]:
+        """The outputs for tokens that follow those behind `cache` (None: they are the first ones), equal to those of
+        one pass over all; and what is kept of all. The cache that was given may be used up."""
         ...
 
 

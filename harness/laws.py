@@ -92,10 +92,12 @@ class Case:
 
     @cached_property
     def changed(self) -> Tensor:
-        """The same with other tokens everywhere."""
+        """The same with other tokens everywhere but at a separator."""
         if self.tokens.is_floating_point():
             return self.tokens + 1
-        return (self.tokens + 1) % self.subject.task.interface.input_size
+        face = self.subject.task.interface
+        others = face.others(self.tokens, 1)
+        return others if face.separator is None else others.where(self.tokens != face.separator, self.tokens)
 
     def run(self, tokens: Tensor) -> Tensor:
         """The model's outputs for `tokens`, without gradients: `batch time out`."""

@@ -16,6 +16,13 @@ def _cue(subject: Subject) -> str:
     return "" if found else "the task marks no cue and query positions"
 
 
+def _source(subject: Subject) -> str:
+    found = (subject.batch(condition).source for condition in subject.task.conditions())
+    if any(source is not None and bool((source >= 0).any()) for source in found):
+        return ""
+    return "the task does not say which position holds what each target needs"
+
+
 def _roles(subject: Subject) -> str:
     batch = subject.batch(subject.task.conditions()[0])
     return "" if batch.roles is not None and subject.task.roles else "the task names no token roles"
@@ -55,6 +62,7 @@ def _distances(subject: Subject) -> str:
 
 NEEDS: dict[str, Callable[[Subject], str]] = {
     "cue": _cue,
+    "source": _source,
     "roles": _roles,
     "attention": _attention,
     "state": _state,

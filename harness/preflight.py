@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from harness.contracts import IGNORE, SEES, Batch
+from harness.contracts import IGNORE, SEES, Batch, Interface
 from harness.isolation import random_state_restored, seed_everything
 from harness.subject import Subject
 from harness.vocabulary import SEEDS_ALIKE
@@ -59,7 +59,7 @@ PROBABILITIES = (
 
 
 READS = (
-    "it sees all tokens, and the task asks for the next one, which stands in its input: where that is scored it can "
+    'the model sees all tokens (sees = "all"), and the task asks for the next one, which stands in its input: it would '
     "read the answer"
 )
 TOO_SHORT = (
@@ -88,15 +88,20 @@ def inspect(subject: Subject, twin: Callable[[], nn.Module] | None = None) -> li
         model = _woken(other) if other is not None else _copied(subject.model)
         if model is None:
             return found
-        return found + _behaviour(model, samples, classes=subject.task.interface.output == "classes")
+        return found + _behaviour(model, samples, subject.task.interface)
+
+
+def unfair(subject: Subject) -> str:
+    """Why the model cannot be asked what the task asks, by what it says that it sees; "" if it can."""
+    if getattr(subject.model, "sees", "past") != "all":
+        return ""
+    return READS if any(_asks_next(subject.batch(condition)) for condition in subject.task.conditions()) else ""
 
 
 def _stated(subject: Subject) -> list[str]:
     """What the model itself says, held against the task."""
     batches = [(condition, subject.batch(condition)) for condition in subject.task.conditions()]
     found = []
-    if getattr(subject.model, "sees", "past") == "all" and any(_asks_next(batch) for _, batch in batches):
-        found.append(READS)
     most = getattr(subject.model, "max_length", None)
     longest = max((batch.tokens.shape[1] for condition, batch in batches if condition.inside), default=0)
     if isinstance(most, int) and longest > most:
@@ -113,12 +118,12 @@ def _asks_next(batch: Batch) -> bool:
     return bool(asked.any()) and (targets == batch.tokens[:, 1:])[asked].double().mean().item() > 0.5
 
 
-def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[str]:
+def _behaviour(model: nn.Module, samples: list[Tensor], interface: Interface) -> list[str]:
     sees, found = getattr(model, "sees", "past"), []
     if sees not in SEES:
         found.append(f"it says sees = {sees!r}, which is none of {', '.join(map(repr, SEES))}; 'past' is assumed")
     first = [_run(model, sample) for sample in samples]
-    _run(model, changed(samples[-1]))
+    _run(model, changed(samples[-1], separator=interface.separator))
     again = [_run(model, sample) for sample in samples]
     ran = [(sample, before) for sample, before in zip(samples, first, strict=True) if before is not None]
     if not ran:
@@ -128,20 +133,35 @@ def _behaviour(model: nn.Module, samples: list[Tensor], classes: bool) -> list[s
         return [*found, KEEPS_STATE]  # what else is wrong cannot be told from this
     if _differ(_run(model, ran[0][0], seed=1), ran[0][1], allowed):
         found.append(DRAWS)
-    if _mixes(model, *ran[-1], allowed):
+    if _mixes(model, *ran[-1], allowed, interface.separator):
         found.append(MIXES)
-    if classes and all(are_probabilities(before) for _, before in ran):
+    if interface.output == "classes" and all(are_probabilities(before) for _, before in ran):
         found.append(PROBABILITIES)
     if sees != "all":
         for sample, before in ran:
-            if cut := reads_ahead(lambda tokens: _run(model, tokens), sample, before, allowed):
+            start = unseen_from(sees, interface, sample)
+            kept = interface.separator
+            if cut := reads_ahead(lambda tokens: _run(model, tokens), sample, before, allowed, start, kept):
                 length = sample.shape[1]
                 found.append(NOT_CAUSAL.format(last="" if cut == length - 1 else f"{length - cut} ", length=length))
                 break
     return found
 
 
-def reads_ahead(run: Callable[[Tensor], Tensor | None], tokens: Tensor, before: Tensor, allowed: float) -> int:
+def unseen_from(sees: str, interface: Interface, tokens: Tensor) -> int:
+    """The first position whose token outputs before it must not see, in any of the sequences: the second one, or that
+    after the separator for a model that sees a whole source."""
+    return max(1, int(interface.target_starts(tokens).max())) if sees == "source" else 1
+
+
+def reads_ahead(
+    run: Callable[[Tensor], Tensor | None],
+    tokens: Tensor,
+    before: Tensor,
+    allowed: float,
+    start: int = 1,
+    separator: int | None = None,
+) -> int:
     """A position from which on other tokens change outputs before it: the last one, or else the middle one; 0 if
     neither does.
 
@@ -150,20 +170,22 @@ def reads_ahead(run: Callable[[Tensor], Tensor | None], tokens: Tensor, before: 
         tokens: an input, `batch time ...`.
         before: its outputs.
         allowed: the difference that passes for rounding.
+        start: the first such position that counts.
+        separator: a token that stays what it is.
     """
     length, scale = tokens.shape[1], magnitude(before)
-    for cut in (length - 1, length // 2):
-        after = run(changed(tokens, times=slice(cut, None))) if cut else None
+    for cut in (length - 1, (start - 1 + length) // 2):
+        after = run(changed(tokens, times=slice(cut, None), separator=separator)) if cut >= start else None
         if after is not None and difference(after[:, :cut], before[:, :cut], scale) > allowed:
             return cut
     return 0
 
 
-def _mixes(model: nn.Module, sample: Tensor, before: Tensor, allowed: float) -> bool:
+def _mixes(model: nn.Module, sample: Tensor, before: Tensor, allowed: float, separator: int | None) -> bool:
     """Other first and other last examples, in a batch of the same shape: rounding, too, is then the same."""
     scale = magnitude(before)
     for rows, kept in ((slice(0, 1), slice(1, None)), (slice(-1, None), slice(0, -1))):
-        after = _run(model, changed(sample, rows))
+        after = _run(model, changed(sample, rows, separator=separator))
         if after is not None and difference(after[kept], before[kept], scale) > allowed:
             return True
     return False
@@ -174,15 +196,23 @@ def _differ(after: Tensor | None, before: Tensor, allowed: float) -> bool:
 
 
 def changed(
-    tokens: Shaped[Tensor, "batch time *width"], rows: slice = slice(None), times: slice = slice(None)
+    tokens: Shaped[Tensor, "batch time *width"],
+    rows: slice = slice(None),
+    times: slice = slice(None),
+    *,
+    separator: int | None = None,
 ) -> Shaped[Tensor, "batch time *width"]:
-    """The same input with other tokens, of those that occur in it, in these rows at these times; or other vectors."""
+    """The same input with other tokens, of those that occur in it, in these rows at these times; or other vectors. A
+    separator stays where it is, and comes nowhere else."""
     others = tokens.clone()
     if tokens.is_floating_point():
         others[rows, times] += max(1.0, tokens.abs().max().item())
     else:
-        known = tokens.unique()
-        others[rows, times] = known[(torch.searchsorted(known, tokens[rows, times].contiguous()) + 1) % len(known)]
+        known, given = tokens.unique(), tokens[rows, times].contiguous()
+        if separator is not None:
+            known = known[known != separator]
+        found = known[(torch.searchsorted(known, given) + 1) % len(known)]
+        others[rows, times] = found if separator is None else torch.where(given == separator, given, found)
     return others
 
 

@@ -23,7 +23,7 @@ from harness.fingerprints import Fingerprint
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
 from harness.partial import Keeper, Partial
-from harness.preflight import inspect
+from harness.preflight import inspect, unfair
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.recurrence import states_of
@@ -106,6 +106,8 @@ class _Run:
             registry.notify("harness_trial_started", trial=planned.trial)
             self.plugins = TrialPlugins(registry, planned.trial)
             self._build()
+            if reason := unfair(self._subject("initial")):
+                raise Skip(reason)
             self._inspect()
             cells = [cell for cell in self.cells if cell.stage == "trained"]
             # where all cells will be skipped, or their probes are broken, no training is needed to say so

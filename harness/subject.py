@@ -90,8 +90,9 @@ class Subject:
 
     def marked(self, condition: Condition, examples: int | None = None) -> Batch | None:
         """The examples of a condition that have a cue and a query not before it, the first `examples` of them; None if
-        there are none, or the model says that it cannot take them."""
-        batch = self.batch(condition)
+        there are none, or the model says that it cannot take them. Of a task that asks several questions in an example,
+        each has one of them (`Batch.asked`)."""
+        batch = self.batch(condition).asked()
         found = batch.marked.nonzero().squeeze(1)[:examples]
         return batch[found] if len(found) and self.takes(batch) else None
 

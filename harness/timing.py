@@ -154,10 +154,8 @@ def _measure(order: Order) -> Timings:
     memories: list[float] = []
     limits: dict[str, str] = {}
     for length in order.lengths:
-        if interface.input == "tokens":
-            inputs = torch.randint(interface.input_size, (order.batch, length), device=trial.device)
-        else:
-            inputs = torch.randn(order.batch, length, interface.input_size, device=trial.device)
+        inputs = interface.draw(order.batch, length, device=trial.device)
+        if interface.input == "vectors":
             inputs.requires_grad_(order.backward)
         try:
             if "forward" not in limits and affordable(forwards, order, length):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from harness import attention, contracts, gradients, hookspecs, schema, specs, statistics, subject
+from harness import attention, contracts, generation, gradients, hookspecs, schema, specs, statistics, subject
 from harness.needs import NEEDS
 from harness.testing import abilities
 from harness.testing.kinds import CHECKS
@@ -27,7 +27,7 @@ CLASSES: tuple[type, ...] = (
     specs.ExecutorSpec,
 )
 RESULTS = (schema.Scalar, schema.Curve, schema.Matrix, schema.Training)
-DOORS = (attention, gradients, statistics)
+DOORS = (attention, generation, gradients, statistics)
 """Modules for probes, also of outsiders."""
 
 

@@ -457,6 +457,21 @@ class StepsOtherwise(Summing):
         return logits + (count[:, None] >= 4), (total, count + 1), gates
 
 
+class ForgetsWhereItWas(Base):
+    """Its cache is no cache: what follows is read as if it stood at the beginning."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size)
+        self.places = nn.Parameter(torch.randn(300, vocab_size))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        outputs: Tensor = super().forward(tokens) + self.places[: tokens.shape[1]]
+        return outputs
+
+    def go_on(self, tokens: Tensor, cache: Any) -> Any:
+        return self(tokens), None
+
+
 class MixedState(Summing):
     """A part of its state, not heard in its outputs, is a mean over the batch."""
 
@@ -532,7 +547,7 @@ CAUGHT = [
     (CentredConvolution, "causal", "it sees 1 token ahead, in `conv`, an nn.Conv1d"),
     (AheadLater, "causal", "in AheadLater.forward: changing the tokens from 15 on, of 16, changes outputs before them"),
     (AheadBehindMask, "causal", "it sees 1 token ahead, in `attention`, a OneAhead"),
-    (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'all'"),
+    (Misspelt, "causal", "sees = 'al'; it is one of 'past', 'source', 'all'"),
     (Probabilities, "logits", "its outputs are probabilities"),
     (ScalesLater, "prefixes", "of 256 tokens are others than those for these 13 alone"),
     (DividesByLength, "prefixes", "they depend on the length of the sequence"),
@@ -549,6 +564,7 @@ CAUGHT = [
     (HiddenAttention, "attention", "a softmax over time x time that the attention probes cannot see"),
     (WrongPatterns, "attention", "do not sum to 1"),
     (StepsOtherwise, "state", "its outputs differ from its own by up to 1, from step 4 of 13 on"),
+    (ForgetsWhereItWas, "cache", "its outputs in pieces are not those of one pass"),
     (MixedState, "state", "the state of layer 1 mixes examples: that of example 0 alone"),
     (SinglePrecision, "autocast", "expected scalar type Float but found BFloat16"),
     (LeftBehind, "devices", "not registered: table"),

@@ -99,6 +99,20 @@ class CueOfAnotherSize(Changed):
         return replace(batch, cue=batch.cue[:-1])
 
 
+class Unseparated(Marked):
+    interface = replace(Marked.interface, separator=0)
+
+
+class SourceOutside(Changed):
+    def change(self, batch: Any) -> Any:
+        return replace(batch, source=torch.full_like(batch.tokens, 99))
+
+
+class SourceOfNothing(Changed):
+    def change(self, batch: Any) -> Any:
+        return replace(batch, source=torch.zeros_like(batch.tokens))
+
+
 class NoBatch(Changed):
     def change(self, batch: Any) -> Any:
         return batch.tokens
@@ -431,6 +445,9 @@ CAUGHT = [
     (SomeQueriesTooEarly, "positions", "there is no target at the query"),
     (CueOffByOne, "cue", "the token at the cue does not tell the answer"),
     (SomeCuesOffByOne, "cue", "the token at the cue does not tell the answer"),
+    (Unseparated, "separator", "the separator (0) occurs 0 times in a sequence"),
+    (SourceOutside, "positions", "a source is outside its sequence"),
+    (SourceOfNothing, "positions", "there is a source, but no target"),
     (CueAlone, "positions", "mark both cue and query, or neither"),
     (SamePartners, "partners", "partners have the same right answer"),
     (OwnSeed, "same_seed", "gives other data for the same seed"),

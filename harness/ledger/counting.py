@@ -89,7 +89,10 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
 
     def inputs(time: int) -> Tensor:
         if interface.input == "tokens":
-            return torch.zeros(1, time, dtype=torch.long, device=device)
+            tokens = torch.zeros(1, time, dtype=torch.long, device=device)
+            if interface.separator is not None:
+                tokens[:, time // 2] = interface.separator
+            return tokens
         return torch.zeros(1, time, interface.input_size, device=device, requires_grad=True)
 
     parts = parts_of(model, inputs(min(8, length)), interface.output_size)

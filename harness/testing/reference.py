@@ -11,6 +11,7 @@ from harness.testing.kinds import CHECKS
 
 NEEDED = {
     "cue": "the task marks cue and query positions",
+    "source": "the task says for some targets which position holds what is needed there",
     "roles": "the task names token roles and marks them",
     "attention": "the model has attention that can be seen",
     "state": "the model has a recurrent state that can be seen",

@@ -1,5 +1,7 @@
 """Any causal language model of the library `transformers`: pretrained from a folder, or built from a configuration."""
 
+import inspect
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,8 +12,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from harness import Interface, Skip
+from harness.preflight import difference, rounding
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+CACHES = ("cache", "past_key_values")
+"""What `forward` calls what it keeps: in newer and in older versions of transformers."""
 
 
 class HF(nn.Module):
@@ -71,6 +77,9 @@ class HF(nn.Module):
         self.max_length = longest(self.model)
         if shows_attention(self.model):
             self.attention_patterns = self._attention_patterns
+        self._cache = next((name for name in CACHES if name in inspect.signature(self.model.forward).parameters), "")
+        if self._cache and self._continues():
+            self.go_on = self._go_on
 
     @staticmethod
     def check_arguments(
@@ -123,6 +132,25 @@ class HF(nn.Module):
             raise ValueError(f"the input has {length} tokens, but the model has positions for {self.max_length}")
         logits: Tensor = self.model(input_ids=tokens).logits
         return logits[..., : self.outputs]
+
+    def _go_on(self, tokens: Int[Tensor, "batch new"], cache: Any) -> tuple[Float[Tensor, "batch new vocab"], Any]:
+        given: Any = self.model(input_ids=tokens, use_cache=True, **{self._cache: cache})
+        return given.logits[..., : self.outputs], given[self._cache]
+
+    def _continues(self) -> bool:
+        """Whether the architecture's cache gives what one pass gives: that of some takes no several tokens."""
+        device = next(self.model.parameters()).device
+        probe, was_training, same = torch.tensor([[1, 0, 1, 0, 0, 1]], device=device), self.training, False
+        with torch.random.fork_rng(devices=[]), torch.no_grad(), suppress(Exception):
+            self.eval()
+            parts, cache = [], None
+            for piece in probe.split([3, 2, 1], 1):
+                outputs, cache = self._go_on(piece, cache)
+                parts.append(outputs)
+            whole = self(probe)
+            same = difference(torch.cat(parts, 1), whole) <= rounding(self, whole)
+        self.train(was_training)
+        return same
 
     def _attention_patterns(self, tokens: Int[Tensor, "batch time"]) -> list[Float[Tensor, "batch head time time"]]:
         outputs: Any = self.model(input_ids=tokens, output_attentions=True)

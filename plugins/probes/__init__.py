@@ -32,6 +32,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "score after attention to the cue or a role is cut, with proof of the cut and sham controls",
     )
     yield ProbeSpec(
+        "own_outputs",
+        "harness_plugins.probes.own_outputs:OwnOutputs",
+        "targets that the model writes itself, token by token, against teacher forcing",
+    )
+    yield ProbeSpec(
         "state_cut",
         "harness_plugins.probes.state_cut:StateCut",
         "does the answer follow the recurrent state, exchanged after the cue; with proof of the cut and sham controls",

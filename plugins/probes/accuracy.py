@@ -1,12 +1,12 @@
 """How well a model answers under each condition of its task, and what kind of failure it is."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from harness_plugins.probes.conditions import curve, in_order, skill, skill_error, told, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 
-from harness import Curve, Metric, Scalar, Subject
+from harness import Curve, Matrix, Metric, Scalar, Subject, Task
 from harness.statistics import BRIEF, MEANINGS, NEAR, NOT_ENOUGH, diagnose
 
 SHORT = "too short for it"
@@ -28,18 +28,22 @@ WORSE = {
 """What is to be said of a model that learned a task's first group, if this is said of another one; the worst first."""
 
 
-def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
+def accuracy(subject: Subject) -> Iterator[Curve | Scalar | Matrix]:
     """Every metric of the task per condition (score, loss, bits, ...), and the worst score inside and beyond the
     trained range.
 
     A curve per metric and group of conditions (`accuracy`, `accuracy (same)`, ...); a scalar where a group has one
-    condition. `worst_inside` is the worst of all groups. It carries the diagnosis of the first one, which tells a model
-    that never learned from one that forgets with distance (`harness.statistics.diagnose`); or, of a model that learned
-    that group, the worst that is to be said of another one within the trained range. Where a model cannot take a length
-    there is no score (NaN), and `limit` says why.
+    condition. Where the groups are a second axis (`Task.group_axis`) there is a matrix, too: `accuracy by pairs`.
+
+    `worst_inside` is the worst of all groups. It carries the diagnosis of the first one, which tells a model that never
+    learned from one that forgets with distance (`harness.statistics.diagnose`); or, of a model that learned that group,
+    the worst that is to be said of another one within the trained range. Where a model cannot take a length there is no
+    score (NaN), and `limit` says why.
     """
     task = subject.task
     groups = {group: scores(subject, conditions) for group, conditions in in_order(task).items()}
+    if task.group_axis and len(groups) > 1:
+        yield _grid(task, groups)
     for index, (group, found) in enumerate(groups.items()):
         for name, metric in task.metrics.items():
             values, errors = found.of(name), found.errors_of(name)
@@ -68,6 +72,25 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar]:
             yield Scalar(
                 name=label, unit=unit_of(task.axis), value=found.limit, verdict=found.reason, headline=index == 0
             )
+
+
+def _grid(task: Task, groups: Mapping[str, Series]) -> Matrix:
+    """The headline score of every group at every place; NaN where there is no such condition."""
+    metric, places = task.metrics[task.headline], sorted({c.x for found in groups.values() for c in found.conditions})
+    values = {
+        group: {c.x: value for c, value in zip(found.conditions, found.of(task.headline), strict=True)}
+        for group, found in groups.items()
+    }
+    return Matrix(
+        name=f"{task.headline} by {task.group_axis}",
+        unit=metric.unit,
+        values=[[values[group].get(x, math.nan) for x in places] for group in groups],
+        rows=list(groups),
+        columns=[f"{x:g}" for x in places],
+        row_label=task.group_axis,
+        column_label=task.axis,
+        about=f"{task.headline} by {task.group_axis} and {task.axis}",
+    )
 
 
 def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterator[Scalar]:

@@ -193,9 +193,10 @@ def with_others(
     subject: Subject, tokens: Tensor, keys: Bool[Tensor, "batch time"], generator: torch.Generator
 ) -> Tensor:
     """The tokens with other ones at the keys, drawn at random: a proof holds for any."""
-    kinds = subject.task.interface.input_size
+    interface = subject.task.interface
+    kinds = interface.input_size - (interface.separator is not None)
     if tokens.is_floating_point():
         noise = torch.randn(tokens.shape, generator=generator).to(tokens)
         return torch.where(keys[..., None], tokens + noise, tokens)
     shift = torch.randint(1, kinds, tokens.shape, generator=generator).to(tokens.device)
-    return torch.where(keys, (tokens + shift) % kinds, tokens)
+    return torch.where(keys, interface.others(tokens, shift), tokens)

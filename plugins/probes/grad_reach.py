@@ -176,7 +176,7 @@ def read_at(subject: Subject, examples: int) -> tuple[tuple[str, str], dict[Cond
         Skip: the task has marks, and no example has both.
     """
     conditions = first_group(subject.task)
-    batches = {condition: subject.batch(condition) for condition in conditions}
+    batches = {condition: subject.batch(condition).asked() for condition in conditions}
     batches = {condition: batch for condition, batch in batches.items() if subject.takes(batch)}
     if not batches:
         raise Skip(f"all examples are longer than the {subject.model.max_length} tokens that the model takes")

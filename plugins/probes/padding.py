@@ -47,7 +47,7 @@ class Padding:
 
     def __call__(self, subject: Subject) -> Iterator[Curve | Scalar]:
         task = subject.task
-        batch = subject.batch(reference(first_group(task)))[: self.examples]
+        batch = subject.batch(reference(first_group(task)))[: self.examples].asked()
         if batch.query is None:
             raise Skip("the task marks no query: it does not say where the answer is read")
         batch = batch[batch.query >= 0]

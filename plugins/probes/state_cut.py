@@ -200,7 +200,7 @@ class StateCut:
         examples that are not tested; nothing where these fill all of a layer."""
         task = subject.task
         drawn = task.evaluate(condition, self.examples, seeded("directions", subject.seed, condition))
-        drawn = drawn.to(subject.device)
+        drawn = drawn.to(subject.device).asked()
         drawn = drawn[drawn.marked]
         if not len(drawn):
             return {}

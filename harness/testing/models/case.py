@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from harness.build import WrongKindError, build_model
 from harness.contracts import Interface
 from harness.isolation import random_state_restored
-from harness.preflight import difference
+from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
 from harness.testing.case import Case, place
 from harness.testing.checks import Failed, NotApplicable
@@ -56,7 +56,7 @@ class ModelCase(Case):
         if "tokens" not in accepts and "vectors" in accepts:
             return Interface(5, 5, input="vectors", output="numbers")
         size = self._vocabulary() if self.plugin.pretrained else 11
-        return Interface(size, size)
+        return Interface(size, size, separator=size - 1 if self.says.sees == "source" else None)
 
     def _vocabulary(self) -> int:
         """The number of token ids of a pretrained model, which its tokenizer knows.
@@ -106,10 +106,16 @@ class ModelCase(Case):
 
     def inputs(self, batch: int = BATCH, time: int = TIME, seed: int = 0) -> Tensor:
         """Random tokens, or vectors in float32."""
-        generator = torch.Generator().manual_seed(seed)
-        if self.interface.input == "vectors":
-            return torch.randn(batch, time, self.interface.input_size, generator=generator)
-        return torch.randint(self.interface.input_size, (batch, time), generator=generator)
+        return self.interface.draw(batch, time, torch.Generator().manual_seed(seed))
+
+    def changed(self, inputs: Tensor, times: slice) -> Tensor:
+        """The same inputs with others at these times; a separator stays."""
+        return changed(inputs, times=times, separator=self.interface.separator)
+
+    @property
+    def shortest(self) -> int:
+        """The fewest tokens that say something: one, or one on either side of a separator."""
+        return 1 if self.interface.separator is None else 3
 
     def cast(self, inputs: Tensor) -> Tensor:
         """Inputs in the precision of the checks (tokens stay as they are)."""
@@ -130,7 +136,7 @@ class ModelCase(Case):
         most = OUTPUTS_AT_ONCE // (2 * self.interface.output_size)
         most = most if limit is None else min(limit, most)
         for length in sorted({*LONGER, *self.lengths, *ends}):
-            if 1 < length <= most:
+            if self.shortest < length <= most:
                 inputs = self.inputs(batch=2, time=length)
                 try:
                     outputs = self.run(model, inputs)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.contracts import SEES
-from harness.preflight import changed, magnitude, reads_ahead
+from harness.preflight import magnitude, reads_ahead, unseen_from
 from harness.registry import describe, place_of_error
 from harness.testing.case import place
 from harness.testing.checks import Failed, NotApplicable, check
@@ -15,7 +15,8 @@ from harness.testing.models.guilty import Part, guilty_part
 
 
 @check(
-    asks='no output changes when a later token changes, in short and in longer sequences (unless it says sees = "all")',
+    asks='no output changes when a later token changes, in short and in longer sequences (unless it says sees = "all"; '
+    'of the target alone, if it says "source")',
     means="where the next token is to be predicted the model can read the answer: its scores mean nothing",
     fix="mask the future (is_causal=True), shift by the right amount, pad convolutions on the left only, read in "
     "one direction",
@@ -24,11 +25,12 @@ from harness.testing.models.guilty import Part, guilty_part
 def causal(case: ModelCase) -> str:
     """Changes one token at a time, and looks at all outputs before it; then the ends of longer sequences."""
     model = case.fresh()
-    _sees_the_past_only(model)
-    _at_every_position(case, model)
-    tried = [TIME]
+    sees = _what_it_sees(model)
+    _at_every_position(case, model, unseen_from(sees, case.interface, case.inputs()))
+    tried, kept = [TIME], case.interface.separator
     for tokens, outputs in case.longer(model):
-        if cut := reads_ahead(lambda given: case.run(model, given), tokens, outputs, case.tolerance):
+        start = unseen_from(sees, case.interface, tokens)
+        if cut := reads_ahead(lambda given: case.run(model, given), tokens, outputs, case.tolerance, start, kept):
             part = _part_that_reads_ahead(case, tokens, cut, None)
             raise Failed(
                 f"it sees ahead in longer sequences, in {part.words}: changing the tokens from {cut} on, of "
@@ -39,14 +41,14 @@ def causal(case: ModelCase) -> str:
     return f"exact to {case.tolerance:g} of the largest output, at {', '.join(map(str, tried))} tokens"
 
 
-def _at_every_position(case: ModelCase, model: nn.Module) -> None:
+def _at_every_position(case: ModelCase, model: nn.Module, start: int) -> None:
     """Fails with the token that changes the earliest output, as seen from it."""
     inputs = case.inputs()
     before = case.run(model, inputs)
     scale = magnitude(before)
     ahead, example = 0, (0, 0)
-    for position in range(1, TIME):
-        after = case.run(model, changed(inputs, times=slice(position, position + 1)))
+    for position in range(start, TIME):
+        after = case.run(model, case.changed(inputs, slice(position, position + 1)))
         differing = (e for e in range(position) if case.differ(after[:, e], before[:, e], scale))
         earlier = next(differing, position)
         if position - earlier > ahead:
@@ -62,12 +64,14 @@ def _at_every_position(case: ModelCase, model: nn.Module) -> None:
         )
 
 
-def _sees_the_past_only(model: nn.Module) -> None:
-    sees = getattr(model, "sees", "past")
+def _what_it_sees(model: nn.Module) -> str:
+    """What it says, if that leaves something to check."""
+    sees: str = getattr(model, "sees", "past")
     if sees not in SEES:
         raise Failed(f"sees = {sees!r}; it is one of {', '.join(map(repr, SEES))}", place(type(model)))
     if sees == "all":
         raise NotApplicable('it says sees = "all": its outputs may depend on every token')
+    return sees
 
 
 def _part_that_reads_ahead(case: ModelCase, inputs: Tensor, start: int, end: int | None) -> Part:
@@ -79,7 +83,7 @@ def _part_that_reads_ahead(case: ModelCase, inputs: Tensor, start: int, end: int
             return False
         return case.differ(a.narrow(axis, 0, start), b.narrow(axis, 0, start))
 
-    return guilty_part(case, inputs, changed(inputs, times=slice(start, end)), differs)
+    return guilty_part(case, inputs, case.changed(inputs, slice(start, end)), differs)
 
 
 @check(
@@ -91,13 +95,15 @@ def _part_that_reads_ahead(case: ModelCase, inputs: Tensor, start: int, end: int
 def prefixes(case: ModelCase) -> str:
     """Every prefix of a short sequence, and some of the longest, alone against the same positions of the whole."""
     model = case.fresh()
-    _sees_the_past_only(model)
+    sees = _what_it_sees(model)
     short = case.inputs()
     longer = list(case.longer(model))
-    wholes = [(short, case.run(model, short), list(range(1, TIME)))]
+    wholes = [(short, case.run(model, short), list(range(unseen_from(sees, case.interface, short), TIME)))]
     if longer:
         inputs, whole = longer[-1]
-        wholes.append((inputs, whole, [TIME, *(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]))
+        start = unseen_from(sees, case.interface, inputs)
+        starts = [TIME, *(each.shape[1] for each, _ in longer[:-1]), inputs.shape[1] - 1]
+        wholes.append((inputs, whole, [length for length in starts if length >= start]))
     for inputs, whole, starts in wholes:
         for length in starts:
             if case.differ(case.run(model, inputs[:, :length]), whole[:, :length], magnitude(whole)):
@@ -127,7 +133,8 @@ def lengths(case: ModelCase) -> str:
     limit = getattr(model, "max_length", None)
     if limit is not None and not isinstance(limit, int):
         raise Failed(f"max_length = {limit!r}; it is a number of tokens, or None for no limit", place(type(model)))
-    wanted = [length for length in (1, 2, TIME, 4 * TIME + 1, 257) if limit is None or length <= limit]
+    tried_always = (1, 2, TIME, 4 * TIME + 1, 257)
+    wanted = [each for each in tried_always if each >= case.shortest and (limit is None or each <= limit)]
     if limit is not None and limit <= 1024:
         wanted.append(limit)
     for length in wanted:

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.attention import Layer, check_cut, edges_after, look, observe, select
-from harness.contracts import Batch, OffersState, Skip
+from harness.contracts import Batch, OffersCache, OffersState, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
-from harness.preflight import changed, difference
+from harness.preflight import difference, magnitude
 from harness.recurrence import StateLayer, recurrent_modules, states_of
 from harness.testing.case import place
 from harness.testing.checks import Failed, NotApplicable, check
@@ -95,7 +95,7 @@ def _share_to_no_token(model: nn.Module, layer: Layer, pattern: Tensor) -> float
 def _cut(case: ModelCase, model: nn.Module, inputs: Tensor, layers: Sequence[Layer]) -> str:
     """What a cut of the edges from one token does."""
     position = torch.full((len(inputs),), 2)
-    swapped = changed(inputs, times=slice(2, 3))
+    swapped = case.changed(inputs, slice(2, 3))
     where = select([layer.heads for layer in layers])
     where[:, [bool(layer.misfit) for layer in layers]] = False
     try:
@@ -135,6 +135,29 @@ def state(case: ModelCase) -> str:
     for index, layer in enumerate(layers):
         _example_by_example(case, layer, [each[index] for each in alone], where)
     return "; ".join(_said(layer) for layer in layers)
+
+
+@check(
+    asks="it goes on from what it has read as if it read all of it at once, where it offers a cache",
+    means="what it writes is not what its outputs say",
+    fix="let `go_on(tokens, cache)` give the outputs for the new tokens alone, at the positions where they stand",
+    after=("stateless",),
+)
+def cache(case: ModelCase) -> str:
+    """Reads a sequence in three pieces."""
+    model, inputs = case.fresh(), case.inputs()
+    if not isinstance(model, OffersCache):
+        raise NotApplicable("it offers no cache (`go_on`); generation reads the sequence anew for each token")
+    whole, kept, parts = case.run(model, inputs), None, []
+    with torch.no_grad():
+        for piece in inputs.split([5, 1, TIME - 6], 1):
+            outputs, kept = model.go_on(piece, kept)
+            parts.append(outputs)
+    if any(part.shape[1] != size for part, size in zip(parts, (5, 1, TIME - 6), strict=True)):
+        raise Failed("its `go_on` does not give one output for each new token", place(model.go_on))
+    if case.differ(torch.cat(parts, 1), whole, magnitude(whole)):
+        raise Failed("its outputs in pieces are not those of one pass", place(model.go_on))
+    return "three pieces give the outputs of one pass"
 
 
 def _example_by_example(case: ModelCase, layer: StateLayer, alone: Sequence[StateLayer], where: str) -> None:

@@ -5,7 +5,7 @@ from itertools import groupby
 import torch
 
 from harness.contracts import IGNORE, Batch, Condition, Interface, Metric
-from harness.testing.checks import Failed, check
+from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import BATCHES, TaskCase
 
 
@@ -79,7 +79,8 @@ def _misfit(batch: Batch, face: Interface) -> str:
     if batch.targets.is_floating_point() != numbers or (not numbers and batch.targets.dtype != torch.long):
         return f"the interface promises {face.output}, targets are {batch.targets.dtype}"
     size = tuple(batch.tokens.shape[:2])
-    for what, tensor in (("targets", batch.targets), ("mask", batch.mask), ("roles", batch.roles)):
+    whole = {"targets": batch.targets, "mask": batch.mask, "roles": batch.roles, "source": batch.source}
+    for what, tensor in whole.items():
         if tensor is not None and tuple(tensor.shape[:2]) != size:
             return f"tokens are {size}, {what} {tuple(tensor.shape)}"
     for what, tensor in {"cue": batch.cue, "query": batch.query, **(batch.extra or {})}.items():
@@ -111,6 +112,28 @@ def ids(case: TaskCase) -> None:
 def _within(what: str, values: torch.Tensor, low: int, end: int, where: str) -> None:
     if values.numel() and not low <= int(values.min()) <= int(values.max()) < end:
         raise Failed(f"{what}s run from {int(values.min())} to {int(values.max())}, not {low} to {end - 1}", where)
+
+
+@check(
+    asks="a source and a target are separated once in every sequence (where the interface names a separator)",
+    means="models with an encoder and a decoder cannot tell what to read from what to write",
+    fix="make each sequence source, separator, target: source tokens first, and the separator nowhere else",
+    after=("ids",),
+)
+def separator(case: TaskCase) -> str:
+    """The token that `Interface.separator` names."""
+    token = case.task.interface.separator
+    if token is None:
+        raise NotApplicable("its interface names no separator: it has no source and target")
+    if case.task.interface.input != "tokens" or not 0 <= token < case.task.interface.input_size:
+        raise Failed(f"separator = {token} is no token id of its interface ({case.task.interface})")
+    for name, where, batch in case.batches():
+        times = (batch.tokens == token).sum(1)
+        if wrong := [each for each in times.tolist() if each != 1]:
+            raise Failed(f"{name}: the separator ({token}) occurs {wrong[0]} times in a sequence", where)
+        if bool((batch.tokens[:, 0] == token).any()):
+            raise Failed(f"{name}: a sequence begins with the separator ({token}): its source is empty", where)
+    return f"token {token}"
 
 
 @check(

@@ -2,6 +2,7 @@
 
 import torch
 
+from harness.contracts import Batch
 from harness.examples import seeded
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import TaskCase
@@ -19,6 +20,9 @@ def positions(case: TaskCase) -> str:
     for name, where, batch in case.batches():
         if (batch.cue is None) != (batch.query is None):
             raise Failed(f"{name}: mark both cue and query, or neither", where)
+        if batch.source is not None and (wrong := _misplaced(case, batch)):
+            raise Failed(f"{name}: {wrong}", where)
+        batch = batch.asked()
         if batch.cue is None or batch.query is None:
             continue
         marked += bool(batch.marked.any())
@@ -36,6 +40,17 @@ def positions(case: TaskCase) -> str:
     return f"marked in {marked} batches"
 
 
+def _misplaced(case: TaskCase, batch: Batch) -> str:
+    """What is wrong with the source positions of a batch; "" if nothing is."""
+    assert batch.source is not None
+    length = batch.mask.sum(1)[:, None]
+    if batch.source.is_floating_point() or bool(((batch.source < -1) | (batch.source >= length)).any()):
+        return "a source is outside its sequence"
+    if bool(((batch.source >= 0) & case.missing(batch)[0]).any()):
+        return "there is a source, but no target, at a position; give -1 there"
+    return ""
+
+
 @check(
     asks="examples can be paired with others that have another answer",
     means="swaps are made between sentences with the same answer, and seem to have no effect",
@@ -46,7 +61,7 @@ def partners(case: TaskCase) -> str:
     """In every condition, of the examples that have a cue and a query."""
     tried = 0
     for condition in case.conditions:
-        batch = case.evaluate(condition)
+        batch = case.evaluate(condition).asked()
         batch = batch[batch.marked]
         if batch.query is None or not len(batch):
             continue
@@ -73,7 +88,7 @@ def partners(case: TaskCase) -> str:
 def cue(case: TaskCase) -> str:
     """Examples with different answers should not often have the same token there."""
     condition = case.conditions[0]
-    batch = case.evaluate(condition, examples=256)
+    batch = case.evaluate(condition, examples=256).asked()
     batch = batch[batch.marked]
     if batch.cue is None or not len(batch):
         raise NotApplicable(f"it marks no cue in the condition {str(condition)!r}")
