@@ -1,7 +1,7 @@
 """DeltaNet: linear attention that writes what a key does not retrieve yet, in place of adding everything up."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,8 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+Activation = Literal["none", "silu"]
+
 
 class DeltaNet(nn.Module):
     """The delta rule, whose state is a matrix for each head.
@@ -19,22 +21,33 @@ class DeltaNet(nn.Module):
         S_t = (I - b_t k_t' k_t) S_{t-1} + b_t k_t' v_t,  y_t = q_t S_t
 
     What the key retrieves, k_t S_{t-1}, is moved towards v_t by a share b_t = sigmoid(w x_t) (I. Schlag et al., "Linear
-    transformers are secretly fast weight programmers", 2021). Queries and keys go through SiLU and have length 1, and
-    y_t is divided by its root mean square (S. Yang et al., "Parallelizing linear transformers with the delta rule over
-    sequence length", 2024, whose section 3 has the form in chunks).
+    transformers are secretly fast weight programmers", 2021). Queries and keys have length 1, and y_t is divided by its
+    root mean square (S. Yang et al., "Parallelizing linear transformers with the delta rule over sequence length",
+    2024, whose section 3 has the form in chunks).
 
     Args:
         width: of what comes in and goes out; the heads share it equally as values.
         heads: states beside one another.
         key: numbers in each query and key.
+        activation: of queries and keys, before they get their length. `none`: they point anywhere. `silu`: mostly to
+            where all numbers are positive, as in Yang et al.; with few numbers there is then less room.
         negative: b_t = 2 sigmoid(w x_t), so that the transition has eigenvalues in (-1, 1) and not only in (0, 1):
             what a key retrieves can change its sign (R. Grazzi et al., "Unlocking state-tracking in linear RNNs through
             negative eigenvalues", 2024).
     """
 
-    def __init__(self, width: int, *, heads: PositiveInt = 2, key: PositiveInt = 16, negative: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: PositiveInt = 2,
+        key: PositiveInt = 16,
+        activation: Activation = "none",
+        negative: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
+        self.activation = activation
         self.most = 2.0 if negative else 1.0
         self.query = nn.Linear(width, heads * key, bias=False)
         self.key = nn.Linear(width, heads * key, bias=False)
@@ -51,7 +64,9 @@ class DeltaNet(nn.Module):
     def parts(self, x: Float[Tensor, "*_ width"]) -> tuple[Tensor, Tensor, Tensor, Float[Tensor, "*_ head"]]:
         """Queries, keys, values, and the shares to write."""
         q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        return F.normalize(F.silu(q), dim=-1), F.normalize(F.silu(k), dim=-1), v, self.most * self.share(x).sigmoid()
+        if self.activation == "silu":
+            q, k = F.silu(q), F.silu(k)
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, self.most * self.share(x).sigmoid()
 
     def read_out(self, y: Float[Tensor, "*_ head value"]) -> Float[Tensor, "*_ width"]:
         """What is made of what the queries retrieve."""
