@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
-from harness_plugins.models.chunks import CHUNK, in_chunks, in_one, not_after
+from harness_plugins.models.chunks import CHUNK, in_chunks, in_one
 from harness_plugins.models.heads import check_heads
 from jaxtyping import Float
 from pydantic import PositiveInt
@@ -106,16 +106,13 @@ def delta_rule(
     """
     batch, time, heads, width = q.shape
     size = min(size, time)
-    share = in_chunks(share, size)[..., None]
-    q, k, v = (in_chunks(each, size) for each in (q, k, v))
-    seen = not_after(size, q.device)
+    shared = in_chunks(share[..., None] * torch.cat((v, k), -1), size)
+    q, k = in_chunks(q, size), in_chunks(k, size)
+    inside = (q @ k.mT).tril()
+    system = (shared[..., -width:] @ k.mT).tril(-1)
     exact = torch.promote_types(q.dtype, torch.float32)  # torch solves in no less
-    system = (share * k @ k.mT).tril(-1).to(exact)
-    solved = torch.linalg.solve_triangular(
-        system, (share * torch.cat((v, k), -1)).to(exact), upper=False, unitriangular=True
-    ).to(q.dtype)
-    written, erased = solved.split((v.shape[-1], width), -1)
-    inside = (q @ k.mT) * seen
+    solved = torch.linalg.solve_triangular(system.to(exact), shared.to(exact), upper=False, unitriangular=True)
+    written, erased = solved.to(q.dtype).split((v.shape[-1], width), -1)
     state = q.new_zeros(batch, heads, width, v.shape[-1])
     outputs = []
     for query, key, within, new, old in zip(q, k, inside, written, erased, strict=True):
