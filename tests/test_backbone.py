@@ -35,7 +35,7 @@ STEPPED = [
     "linear_attention:norm=layer,tied=false",
     "linear_attention:decay=fixed,heads=4,key=3,feed_forward=0",
     "linear_attention:decay=learned,short=1",
-    "delta_net:heads=1",
+    "delta_net:heads=1,activation=silu",
     "delta_net:negative=true,key=4,short=4",
     "mamba:heads=2,state=3",
     "mamba:negative=true,short=4",

@@ -1,16 +1,18 @@
 """DeltaNet: linear attention that writes what a key does not retrieve yet, in place of adding everything up."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from harness_plugins.models.backbone import model_of
-from harness_plugins.models.chunks import CHUNK, in_chunks, in_one, not_after
+from harness_plugins.models.chunks import CHUNK, in_chunks, in_one
 from harness_plugins.models.heads import check_heads
 from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
+
+Activation = Literal["none", "silu"]
 
 
 class DeltaNet(nn.Module):
@@ -19,22 +21,33 @@ class DeltaNet(nn.Module):
         S_t = (I - b_t k_t' k_t) S_{t-1} + b_t k_t' v_t,  y_t = q_t S_t
 
     What the key retrieves, k_t S_{t-1}, is moved towards v_t by a share b_t = sigmoid(w x_t) (I. Schlag et al., "Linear
-    transformers are secretly fast weight programmers", 2021). Queries and keys go through SiLU and have length 1, and
-    y_t is divided by its root mean square (S. Yang et al., "Parallelizing linear transformers with the delta rule over
-    sequence length", 2024, whose section 3 has the form in chunks).
+    transformers are secretly fast weight programmers", 2021). Queries and keys have length 1, and y_t is divided by its
+    root mean square (S. Yang et al., "Parallelizing linear transformers with the delta rule over sequence length",
+    2024, whose section 3 has the form in chunks).
 
     Args:
         width: of what comes in and goes out; the heads share it equally as values.
         heads: states beside one another.
         key: numbers in each query and key.
+        activation: of queries and keys, before they get their length. `none`: they point anywhere. `silu`: mostly to
+            where all numbers are positive, as in Yang et al.; with few numbers there is then less room.
         negative: b_t = 2 sigmoid(w x_t), so that the transition has eigenvalues in (-1, 1) and not only in (0, 1):
             what a key retrieves can change its sign (R. Grazzi et al., "Unlocking state-tracking in linear RNNs through
             negative eigenvalues", 2024).
     """
 
-    def __init__(self, width: int, *, heads: PositiveInt = 2, key: PositiveInt = 16, negative: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: PositiveInt = 2,
+        key: PositiveInt = 16,
+        activation: Activation = "none",
+        negative: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
+        self.activation = activation
         self.most = 2.0 if negative else 1.0
         self.query = nn.Linear(width, heads * key, bias=False)
         self.key = nn.Linear(width, heads * key, bias=False)
@@ -51,7 +64,9 @@ class DeltaNet(nn.Module):
     def parts(self, x: Float[Tensor, "*_ width"]) -> tuple[Tensor, Tensor, Tensor, Float[Tensor, "*_ head"]]:
         """Queries, keys, values, and the shares to write."""
         q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        return F.normalize(F.silu(q), dim=-1), F.normalize(F.silu(k), dim=-1), v, self.most * self.share(x).sigmoid()
+        if self.activation == "silu":
+            q, k = F.silu(q), F.silu(k)
+        return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, self.most * self.share(x).sigmoid()
 
     def read_out(self, y: Float[Tensor, "*_ head value"]) -> Float[Tensor, "*_ width"]:
         """What is made of what the queries retrieve."""
@@ -91,16 +106,13 @@ def delta_rule(
     """
     batch, time, heads, width = q.shape
     size = min(size, time)
-    share = in_chunks(share, size)[..., None]
-    q, k, v = (in_chunks(each, size) for each in (q, k, v))
-    seen = not_after(size, q.device)
+    shared = in_chunks(share[..., None] * torch.cat((v, k), -1), size)
+    q, k = in_chunks(q, size), in_chunks(k, size)
+    inside = (q @ k.mT).tril()
+    system = (shared[..., -width:] @ k.mT).tril(-1)
     exact = torch.promote_types(q.dtype, torch.float32)  # torch solves in no less
-    system = (share * k @ k.mT).tril(-1).to(exact)
-    solved = torch.linalg.solve_triangular(
-        system, (share * torch.cat((v, k), -1)).to(exact), upper=False, unitriangular=True
-    ).to(q.dtype)
-    written, erased = solved.split((v.shape[-1], width), -1)
-    inside = (q @ k.mT) * seen
+    solved = torch.linalg.solve_triangular(system.to(exact), shared.to(exact), upper=False, unitriangular=True)
+    written, erased = solved.to(q.dtype).split((v.shape[-1], width), -1)
     state = q.new_zeros(batch, heads, width, v.shape[-1])
     outputs = []
     for query, key, within, new, old in zip(q, k, inside, written, erased, strict=True):
