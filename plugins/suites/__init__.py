@@ -23,6 +23,11 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "what a recurrent state holds, shows and learns: hand-set cells, Jacobians, gates, truncation, adding",
     )
     yield SuiteSpec(
+        "translation",
+        "harness_plugins.suites:translation.toml",
+        "copying and reversing strings: the bottleneck, five scores of attention, alignment, and models of one stream",
+    )
+    yield SuiteSpec(
         "bench",
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",
