@@ -15,6 +15,7 @@ def harness_tasks() -> Iterator[TaskSpec]:
         "harness_plugins.tasks.both_seen:BothSeen",
         "say after every step whether both positions of a pair have been 1 so far",
     )
+    yield TaskSpec("copy", "harness_plugins.tasks.copying:Copy", "repeat a string after a separator")
     yield TaskSpec(
         "farm_agreement",
         "harness_plugins.tasks.farm_agreement:FarmAgreement",
@@ -32,3 +33,4 @@ def harness_tasks() -> Iterator[TaskSpec]:
         "harness_plugins.tasks.teacher:Teacher",
         "imitate a random net; for deep nets, which fail where they do not train",
     )
+    yield TaskSpec("reverse", "harness_plugins.tasks.copying:Reverse", "repeat a string from its end")
