@@ -54,7 +54,8 @@ def run(
             classes of your own, `[Net, functools.partial(Net, width=32)]`; or give a suite.
         tasks: what the models face; `["recall"]` if not said.
         probes: what to measure; `["accuracy"]` if not said.
-        suite: a suite, its file or the name of a built-in one, instead of models, tasks and probes.
+        suite: a suite, its file or the name of a built-in one, instead of tasks and probes; models stand beside its
+            own.
         seeds: seeds 0 to seeds - 1 (3 if not said).
         training: training settings that win over all others, for example `{"steps": 200}`, or a list of them, which is
             crossed with everything else.

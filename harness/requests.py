@@ -39,7 +39,8 @@ def build_suite(
     success: float | None = None,
     max_trials: int | None = None,
 ) -> Suite:
-    """One suite from whatever the user gave. Fields of a grid that the user gives take the place of the suite's own.
+    """One suite from whatever the user gave. Models stand beside a suite's own, in each of its experiments; fields of a
+    grid that the user gives take the place of the suite's own.
 
     Raises:
         RequestError: it is not clear what to measure, or a part of it is wrong.
@@ -56,10 +57,14 @@ def build_suite(
                     f"{suite!r} was read as a suite, since no option stands before it; for another {kind}, repeat the "
                     f"option: --{kind} {suite}"
                 )
-            raise RequestError(
-                f"a suite says itself what it crosses: leave out the {' and '.join(named)}, or the suite"
-            )
+            if words := [kind for kind in named if kind != "models"]:
+                raise RequestError(
+                    f"a suite says itself what it crosses: leave out the {' and '.join(words)}, or the suite; models "
+                    "stand beside its own"
+                )
         given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
+        for each in given["experiments"]:
+            each["models"] += named.get("models", [])
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:

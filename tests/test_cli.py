@@ -134,7 +134,7 @@ WRONG = [
     (["run", "missing.toml"], "cannot read the suite 'missing.toml'"),
     (["run", "broken.toml"], "is not TOML"),
     (["run", "unknown.toml"], "Did you mean 'seeds'"),
-    (["run", "recall", "--model", "lstm"], "leave out the models, or the suite"),
+    (["run", "recall", "--model", "lstm", "--task", "recall"], "leave out the tasks, or the suite"),
     (["run", "recall", "--task", "recall", "--probe", "accuracy"], "leave out the tasks and probes, or the suite"),
     (["run", "gpt"], "give it with --model gpt"),
     (["run", "wrong-claim.toml"], "`at` gives 2 numbers"),

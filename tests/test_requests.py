@@ -52,7 +52,7 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"models": [{"layers": 4}]}, "model 1: name a plugin"),
         ({"models": Suite}, "'harness.suites:Suite': argument 'experiments' is missing"),
         ({"device": None}, "there is no device None; choose cpu or cuda"),
-        ({"suite": "recall"}, "leave out the models, or the suite"),
+        ({"suite": "recall", "tasks": ["recall"]}, "leave out the tasks, or the suite; models stand beside its own"),
         ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
         ({"suite": "recall", "models": None, "probes": ["speed"]}, "leave out the probes, or the suite"),
         ({"suite": "gpt:layers=4", "models": None}, "There is a model of that name: give it with --model gpt:layers=4"),
@@ -208,6 +208,15 @@ def test_a_stored_suite_that_cannot_be_read_is_replaced(tmp_path: Path) -> None:
 
 
 LONG = "lstm:embedding=8,hidden=4"
+
+
+def test_a_model_stands_beside_those_of_a_suite() -> None:
+    """In each of its experiments; the suite's own request, and all else, stay as they are."""
+    own, found = build_suite(suite="recall"), build_suite("mine=gru:hidden=8", suite="recall")
+    mine = Request.model_validate("mine=gru:hidden=8")
+    assert [each.models[-1] for each in found.experiments] == [mine] * len(own.experiments)
+    kept = [each.model_copy(update={"models": each.models[:-1]}) for each in found.experiments]
+    assert found.model_copy(update={"experiments": kept}) == own == build_suite(suite="recall")
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,8 @@ def run(
     form: str,
     page: Path | None,
 ) -> None:
-    """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes.
+    """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes. With a suite,
+    models stand beside its own.
 
     What is already in the run directory is not measured again.
     """

@@ -28,6 +28,11 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "what scores mean: guessing, tokens without order, counts of n-grams, a window; on agreement and recall",
     )
     yield SuiteSpec(
+        "translation",
+        "harness_plugins.suites:translation.toml",
+        "copying and reversing strings: the bottleneck, five scores of attention, alignment, and models of one stream",
+    )
+    yield SuiteSpec(
         "bench",
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",
@@ -41,4 +46,29 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "depth",
         "harness_plugins.suites:depth.toml",
         "plain against residual nets of up to 64 layers, from three initialisations; gradient by layer",
+    )
+    yield SuiteSpec(
+        "known-answers",
+        "harness_plugins.suites:known-answers.toml",
+        "what recurrent nets, attention, linear attention and state spaces are known to learn, and known not to",
+    )
+    yield SuiteSpec(
+        "state-tracking",
+        "harness_plugins.suites:state-tracking.toml",
+        "parity, modular sums, word problems of groups, flip-flop and Dyck languages: who tracks a state, and how far",
+    )
+    yield SuiteSpec(
+        "recall-family",
+        "harness_plugins.suites:recall-family.toml",
+        "recall by key, by neighbour, in noise and in filler, and copying: what a state holds, and who looks back",
+    )
+    yield SuiteSpec(
+        "battery-small",
+        "harness_plugins.suites:battery-small.toml",
+        "recall, copying and state tracking on five small tasks, three learning rates and three seeds",
+    )
+    yield SuiteSpec(
+        "battery",
+        "harness_plugins.suites:battery.toml",
+        "recall, copying, memory and state tracking on seventeen tasks, three learning rates and three seeds",
     )

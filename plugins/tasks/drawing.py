@@ -1,0 +1,151 @@
+"""What tasks share that draw their examples: lengths, names, and portions for training, validation and test."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from harness import Batch, Condition, Task
+from harness.contracts import IGNORE
+from harness.examples import seeded
+
+Use = Literal["training", "validation", "test"]
+
+EIGHTHS: dict[str, tuple[int, int]] = {"training": (0, 6), "validation": (6, 7), "test": (7, 8)}
+"""Which eighths of all sequences a use has: the first and the one after the last."""
+
+FEW, MANY = 12.0, 48.0
+"""Bits that are drawn for a sequence. Fewer than these cannot be divided: a use would lack whole patterns. Of more, a
+million in training and a thousand in test have one in common with a chance of 4 in a million."""
+
+
+class Drawn(Task):
+    """A task that draws its examples. Training, validation and test have no sequence in common: where chance does not
+    see to that (`MANY`), each keeps to its own eighths of all sequences, which a hash of the tokens tells apart. Where
+    there are too few (`FEW`) all three draw from all, and `notes` says so.
+
+    Args:
+        train_min: smallest length in training.
+        train_max: largest length in training; each batch has one, drawn uniformly.
+        lengths: lengths to evaluate.
+    """
+
+    names: Sequence[str] = ()
+    """What tokens are called."""
+
+    def __init__(self, train_min: int, train_max: int, lengths: Sequence[int]) -> None:
+        self.train_min = train_min
+        self.train_max = train_max
+        self.lengths = sorted(set(lengths))
+        few = [str(condition) for condition in self.conditions() if self.bits(condition) < FEW]
+        if few:
+            self.notes = [
+                f"{self.axis} {', '.join(few)}: fewer than {2**FEW:.0f} sequences, too few to be divided; test has "
+                "some that training has"
+            ]
+
+    @staticmethod
+    def check_arguments(*, train_min: int, train_max: int, **others: Any) -> None:
+        """Refuse an empty range."""
+        if train_min > train_max:
+            raise ValueError(
+                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
+                "large as train_min"
+            )
+
+    def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        """Examples, each independent of the others."""
+        raise NotImplementedError
+
+    def bits(self, condition: Condition) -> float:
+        """About how many bits are drawn for a sequence: the logarithm of how many there are."""
+        raise NotImplementedError
+
+    def eighth(self, batch: Batch) -> Int[Tensor, " batch"]:
+        """Of eight portions of all examples the one that each belongs to."""
+        return eighths(batch.tokens)
+
+    def training(self, generator: torch.Generator) -> Condition:
+        """What the next training batch is like."""
+        return Condition(between(self.train_min, self.train_max, generator), inside=True)
+
+    def conditions(self) -> list[Condition]:
+        return [Condition(n, inside=self.train_min <= n <= self.train_max) for n in self.lengths]
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            yield self.own("training", self.training(generator), batch_size, generator)
+
+    def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            yield self.own("validation", self.training(generator), batch_size, generator)
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        return self.own("test", condition, examples, generator)
+
+    def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        """Examples that no other use has, as far as they can be told apart."""
+        if not FEW <= self.bits(condition) <= MANY:
+            return self.draw(condition, examples, generator)
+        first, end = EIGHTHS[use]
+        size = 4 + examples * 9 // (end - first)  # an eighth more than are needed
+        while True:
+            drawn = self.draw(condition, size, generator)
+            eighth = self.eighth(drawn)
+            found = ((eighth >= first) & (eighth < end)).nonzero().squeeze(1)
+            if len(found) >= examples:
+                return drawn[found[:examples]]
+            size *= 2
+
+    def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
+        """By `names`."""
+        return [self.names[token] if token < len(self.names) else str(token) for token in tokens.tolist()]
+
+
+def eighths(tokens: Int[Tensor, "batch time"]) -> Int[Tensor, " batch"]:
+    """A number from 0 to 7 for each sequence, the same for the same tokens: the upper bits of a sum of them, each
+    multiplied by a number of its place (multilinear hashing)."""
+    return ((tokens + 1) * _factors(tokens.shape[1])).sum(1) >> 61 & 7
+
+
+@cache
+def _factors(length: int) -> Int[Tensor, " time"]:
+    return torch.randint(2**63 - 1, (length,), generator=seeded("eighths", length))
+
+
+def between(low: int, high: int, generator: torch.Generator) -> int:
+    """A whole number from `low` to `high`, both included."""
+    return int(torch.randint(low, high + 1, (), generator=generator))
+
+
+def distinct(examples: int, kinds: int, count: int, generator: torch.Generator) -> Int[Tensor, "batch count"]:
+    """In each row `count` different ones of `kinds`, in any order."""
+    return torch.rand(examples, kinds, generator=generator).topk(count, dim=1).indices
+
+
+def ways(kinds: int, count: int) -> float:
+    """The logarithm (base 2) of how many rows `distinct` can give."""
+    return (math.lgamma(kinds + 1) - math.lgamma(kinds - count + 1)) / math.log(2)
+
+
+def unasked(tokens: Int[Tensor, "batch time"]) -> tuple[Int[Tensor, "batch time"], Int[Tensor, "batch time"]]:
+    """Targets and sources without any question."""
+    return torch.full_like(tokens, IGNORE), torch.full_like(tokens, -1)
+
+
+def asking(
+    tokens: Int[Tensor, "batch time"],
+    targets: Int[Tensor, "batch time"],
+    source: Int[Tensor, "batch time"] | None = None,
+) -> Batch:
+    """A batch without padding."""
+    return Batch(tokens, targets, torch.ones_like(tokens, dtype=torch.bool), source=source)
+
+
+def numbered(letter: str, count: int) -> list[str]:
+    """`K1`, `K2`, ..."""
+    return [f"{letter}{n + 1}" for n in range(count)]

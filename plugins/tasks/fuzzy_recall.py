@@ -1,0 +1,110 @@
+"""Fuzzy recall: keys and values are words of one to three letters."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import torch
+from harness_plugins.tasks.drawing import Drawn
+from harness_plugins.tasks.in_context_recall import occurrences
+from pydantic import Field, PositiveInt
+
+from harness import Batch, Condition, Interface
+from harness.contracts import IGNORE, token_metrics
+
+LETTERS, LONGEST = 4, 3
+"""Letters of keys, and as many of values; letters of a word."""
+
+WORDS = [word for n in range(1, LONGEST + 1) for word in itertools.permutations(range(LETTERS), n)]
+"""All words: no letter twice in one (as the authors have it). 4 of one letter, 12 of two, 24 of three."""
+
+
+class FuzzyRecall(Drawn):
+    """Keys of letters `a b c d`, each before its value of letters `A B C D`; a sequence gives each of its keys one
+    value. Where a key comes again, all letters of its value are asked for, one by one.
+
+        tokens   b  a  C  A  D  c  B  b  a  C  A  D  c  B      length 14
+        targets  -  -  -  -  -  -  -  -  C  A  D  -  B  -
+
+    M. Poli et al., "Mechanistic design and scaling of hybrid architectures" (2024), section 3.1. A word has one, two or
+    three letters, each equally often, none twice. A sequence has `keys` different keys, drawn uniformly; it ends with
+    the last pair that fits, and its rest is padding. `source` is the place of the letter at the first time, for
+    questions at the second one: later ones have more than one answer in sight. Chance is one of 4 letters.
+
+    Args:
+        keys: how many different keys a sequence has.
+        train_min: smallest length in training, in tokens.
+        train_max: largest length in training.
+        lengths: lengths to evaluate.
+    """
+
+    names = [*"abcdABCD", "_"]  # noqa: RUF012
+    interface = Interface(2 * LETTERS + 1, 2 * LETTERS + 1)
+    metrics = token_metrics(LETTERS)
+    recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+
+    def __init__(
+        self,
+        *,
+        keys: Annotated[int, Field(ge=2, le=len(WORDS))] = 4,
+        train_min: PositiveInt = 32,
+        train_max: PositiveInt = 64,
+        lengths: Annotated[list[PositiveInt], Field(min_length=1)] = [32, 64, 128],  # noqa: B006
+    ) -> None:
+        self.keys = keys
+        self.sizes = torch.tensor([len(word) for word in WORDS])
+        self.chances = (1 / self.sizes.bincount())[self.sizes]  # each size equally often
+        self.words = torch.tensor([[*word, *[0] * (LONGEST - len(word))] for word in WORDS])
+        super().__init__(train_min, train_max, lengths)
+
+    @staticmethod
+    def check_arguments(  # type: ignore[override]
+        *, keys: int, train_min: int, train_max: int, lengths: Sequence[int], **others: Any
+    ) -> None:
+        """Refuse sequences in which no key need come again."""
+        Drawn.check_arguments(train_min=train_min, train_max=train_max)
+        shortest, needed = min(train_min, *lengths), 2 * LONGEST * (keys + 1)
+        if shortest < needed:
+            raise ValueError(
+                f"in {shortest} tokens each of {keys} keys may come once, and nothing be asked; use lengths of "
+                f"{needed} tokens or more, or fewer keys"
+            )
+
+    def bits(self, condition: Condition) -> float:
+        word = sum(math.log2(LONGEST * (self.sizes == size).sum().item()) for size in range(1, LONGEST + 1)) / LONGEST
+        return 2 * self.keys * word + condition.x / (4 * LONGEST / 3) * math.log2(self.keys)
+
+    def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        length = int(condition.x)
+        which = torch.randint(self.keys, (examples, (length + 1) // 2), generator=generator)
+        # the largest of u^(1 / weight) are drawn without replacement, in proportion to the weights (Efraimidis, 2006)
+        drawn = torch.rand(examples, len(WORDS), generator=generator).log() / self.chances
+        keys = drawn.topk(self.keys, dim=1).indices
+        values = self.chances.multinomial(examples * self.keys, True, generator=generator).view(examples, -1)
+
+        # each pair of a key and its value in a row of six, and what is asked for in it
+        size, sizes = self.sizes[keys], self.sizes[keys] + self.sizes[values]
+        w = torch.arange(2 * LONGEST)
+        both = torch.cat([self.words[keys], LETTERS + self.words[values]], 2)
+        pairs = both.gather(2, torch.where(w < size[..., None], w, (w - size[..., None] + LONGEST) % len(w)))
+        asked = (w >= size[..., None] - 1) & (w < sizes[..., None] - 1)
+        answers = torch.where(asked, pairs.roll(-1, 2), IGNORE)
+
+        # for each position the pair that stands there, and the place in its row
+        ends = sizes.gather(1, which).cumsum(1)
+        starts = ends - sizes.gather(1, which)
+        position = torch.arange(length).expand(examples, -1).contiguous()
+        pair = torch.searchsorted(ends, position, right=True)
+        place = position - starts.gather(1, pair)
+        cell = len(w) * which.gather(1, pair) + place
+        before, first = occurrences(which, self.keys)
+        mask, before = ends.gather(1, pair) <= length, before.gather(1, pair)
+        targets = torch.where(mask & (before > 0), answers.flatten(1).gather(1, cell), IGNORE)
+        told = starts.gather(1, first).gather(1, pair) + place + 1
+        return Batch(
+            tokens=torch.where(mask, pairs.flatten(1).gather(1, cell), len(self.names) - 1),
+            targets=targets,
+            mask=mask,
+            source=torch.where((targets != IGNORE) & (before == 1), told, -1),
+        )

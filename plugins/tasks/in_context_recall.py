@@ -1,0 +1,98 @@
+"""In-context recall: pairs of a key and a value, of which many come again."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+import torch
+from harness_plugins.tasks.drawing import Drawn, asking, numbered, unasked
+from jaxtyping import Int
+from pydantic import Field
+from torch import Tensor
+
+from harness import Batch, Condition, Interface
+from harness.contracts import token_metrics
+
+Length = Annotated[int, Field(ge=4, multiple_of=2)]
+
+
+class InContextRecall(Drawn):
+    """Keys, each before its value; a sequence gives each key one value, drawn uniformly. Where a key comes again, its
+    value is asked for.
+
+        tokens   K2 V5 K7 V1 K2 V5 K2 V5 K7 V1      length 10
+        targets   -  -  -  - V5  - V5  - V1  -
+
+    M. Poli et al., "Mechanistic design and scaling of hybrid architectures" (2024), section 3.1, with questions at
+    every key that is known (their `multi_query`). The last key is always one that was there. `source` is the value's
+    place at the first time, for questions at the second one: later ones have more than one answer in sight.
+
+    Args:
+        vocabulary: keys and values together; half of it each.
+        train_min: smallest length in training, in tokens.
+        train_max: largest length in training.
+        lengths: lengths to evaluate.
+    """
+
+    recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+    noise = 0.0
+    others: Sequence[str] = ()
+    """Tokens that are neither key nor value, two of which take the place of a pair in a share `noise` of the places."""
+
+    def __init__(
+        self,
+        *,
+        vocabulary: Annotated[int, Field(ge=4)] = 16,
+        train_min: Length = 32,
+        train_max: Length = 64,
+        lengths: Annotated[list[Length], Field(min_length=1)] = [32, 64, 128],  # noqa: B006
+    ) -> None:
+        self.half = vocabulary // 2
+        self.names = [*numbered("K", self.half), *numbered("V", self.half), *self.others]
+        self.interface = Interface(len(self.names), len(self.names))
+        self.metrics = token_metrics(self.half)
+        super().__init__(train_min, train_max, lengths)
+
+    def training(self, generator: torch.Generator) -> Condition:
+        pairs = torch.randint(self.train_min // 2, self.train_max // 2 + 1, (), generator=generator)
+        return Condition(2 * int(pairs), inside=True)
+
+    def bits(self, condition: Condition) -> float:
+        return condition.x / 2 * math.log2(self.half)
+
+    def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        pairs = int(condition.x) // 2
+        keys = torch.randint(self.half, (examples, pairs), generator=generator)
+        if self.noise:
+            there = torch.rand(examples, pairs, generator=generator) >= self.noise
+            there[:, 0] = there[:, -1] = True
+            keys = torch.where(there, keys, -1)
+        keys[:, -1] = one_of_those_before(keys, generator)
+        values = self.half + torch.randint(self.half, (examples, self.half), generator=generator)
+        shown = torch.stack([keys, values.gather(1, keys.clamp(0))], 2)
+        if self.noise:
+            others = torch.randint(2 * self.half, len(self.names), shown.shape, generator=generator)
+            shown = torch.where((keys >= 0)[..., None], shown, others)
+        tokens = shown.flatten(1)
+        before, first = occurrences(keys, self.half)
+        targets, source = unasked(tokens)
+        targets[:, ::2] = torch.where(before > 0, shown[..., 1], targets[:, ::2])
+        source[:, ::2] = torch.where(before == 1, 2 * first + 1, -1)
+        return asking(tokens, targets, source)
+
+
+def one_of_those_before(keys: Int[Tensor, "batch pairs"], generator: torch.Generator) -> Int[Tensor, " batch"]:
+    """For each row one of its keys but the last, drawn at random; -1 is none."""
+    chances = torch.rand(keys.shape, generator=generator).masked_fill(keys < 0, -1)
+    return keys.gather(1, chances[:, :-1].argmax(1, keepdim=True)).squeeze(1)
+
+
+def occurrences(
+    keys: Int[Tensor, "batch pairs"], kinds: int
+) -> tuple[Int[Tensor, "batch pairs"], Int[Tensor, "batch pairs"]]:
+    """How often each key was there before, and where for the first time; 0 for -1, which is no key."""
+    there = keys[:, None] == torch.arange(kinds)[:, None]
+    known = keys.clamp(0)
+    count = there.cumsum(2).gather(1, known[:, None]).squeeze(1)
+    first = there.byte().argmax(2).gather(1, known)
+    return (count - 1).masked_fill(keys < 0, 0), first
