@@ -63,8 +63,9 @@ def build_suite(
                     "stand beside its own"
                 )
         given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
+        given["beside"] = named.get("models", [])
         for each in given["experiments"]:
-            each["models"] += named.get("models", [])
+            each["models"] += given["beside"]
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:

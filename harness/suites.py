@@ -292,6 +292,8 @@ class Suite(Strict):
     of the way from chance to perfect, or 0.9 of a share whose chance is not known."""
     max_trials: Count = Field(default=MOST_TRIALS, ge=1)
     """With a grid, more trials than this are refused."""
+    beside: list[Request] = []
+    """Models that a user puts beside those of the suite, in each of its experiments; reports mark them."""
     defaults: list[Default] = []
     """What the settings that the grid varies would be without it; a plan fills it in."""
     timeout: Limit = None

@@ -130,3 +130,26 @@ def claim(**fields: Any) -> Claim:
 def scores(*values: float, **more: Any) -> list[Record]:
     """One record per seed with that score."""
     return [record(Scalar(name="score", unit="share", value=v), seed=seed, **more) for seed, v in enumerate(values)]
+
+
+Seeds = Sequence[tuple[float, float]]
+"""Score and validation loss of each seed."""
+
+
+def cell(
+    lr: float, seeds: Seeds, model: str = "lstm", levels: dict[str, float] | None = None, task: str = "recall"
+) -> list[Record]:
+    """Records of one learning rate."""
+    scale = {"chance": 0.125, "best": 1.0} if levels is None else levels
+    return [
+        record(
+            curve([score], [1], inside=[True], levels=scale),
+            Scalar(name="worst_inside", unit="share", value=score, headline=True),
+            model=model,
+            task=task,
+            training={"lr": lr},
+            seed=seed,
+            loss=loss,
+        )
+        for seed, (score, loss) in enumerate(seeds)
+    ]

@@ -1,14 +1,13 @@
 """A grid is crossed with everything else; a report says where each model learns, and chooses on validation data."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from conftest import SHORT
-from record_factory import claim, curve, record
+from record_factory import Seeds, cell, claim, record
 
 import harness
 from harness.claims import judge
@@ -112,26 +111,6 @@ def test_values_are_read_as_everywhere() -> None:
         "position": ["none", "rope"],
         "sizes": [[1, 2], [3]],
     }
-
-
-Seeds = Sequence[tuple[float, float]]
-"""Score and validation loss of each seed."""
-
-
-def cell(lr: float, seeds: Seeds, model: str = "lstm", levels: dict[str, float] | None = None) -> list[Record]:
-    """Records of one learning rate."""
-    scale = {"chance": 0.125, "best": 1.0} if levels is None else levels
-    return [
-        record(
-            curve([score], [1], inside=[True], levels=scale),
-            Scalar(name="worst_inside", unit="share", value=score, headline=True),
-            model=model,
-            training={"lr": lr},
-            seed=seed,
-            loss=loss,
-        )
-        for seed, (score, loss) in enumerate(seeds)
-    ]
 
 
 def suite(default: float = 1e-3, **more: Any) -> Suite:

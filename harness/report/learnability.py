@@ -97,6 +97,8 @@ class Learnability:
     threshold: Threshold | None
     default_training: dict[str, Any] | None
     """The settings that the suite's grid varies, as they would be without it; None where that is not known."""
+    beside: bool = False
+    """Whether a user put the model beside those of the suite."""
 
     @property
     def fields(self) -> list[str]:
@@ -197,7 +199,8 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
         ways = _cells(own, names, grid, default, threshold)
         if names and len(ways) > 1 and any(cell.scores or (grid and cell.seeds) for cell in ways):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
-            result.append(Learnability(*labels, ways, threshold, default))
+            beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
+            result.append(Learnability(*labels, ways, threshold, default, beside))
     return result
 
 

@@ -1,0 +1,60 @@
+"""Several models on several tasks, each at its best: one table, and what is special about those that came beside."""
+
+from collections.abc import Sequence
+
+from harness.report.elements import Block, Items, Paragraph, Table
+from harness.report.layout import Column
+from harness.report.learnability import Cell, Learnability
+from harness.report.numbers import count, number
+
+MARK = "> "
+"""Before a model that a user put beside those of a suite."""
+
+
+def overview_blocks(found: Sequence[Learnability]) -> list[Block]:
+    """A row for each model, a column for each task; nothing where there is one task.
+
+    Args:
+        found: where each model learns each task.
+    """
+    tasks = list(dict.fromkeys(each.task for each in found))
+    if len(tasks) < 2:
+        return []
+    models = sorted(dict.fromkeys((each.model, each.beside) for each in found), key=lambda model: not model[1])
+    best = {(each.model, each.task): each.best for each in found}
+    table = Table(
+        [
+            Column("model", [MARK * beside + model for model, beside in models], "label"),
+            *(Column(task, [_cell(best.get((model, task))) for model, _ in models], "text") for task in tasks),
+        ],
+        "Every model at its best: seeds that succeed, over the median score",
+    )
+    own = [(each, _special(each, found)) for each in found if each.beside]
+    special = [f"{each.model} on {each.task} {words}." for each, words in own if words]
+    blocks: list[Block] = [Items(special), table] if special else [table]
+    if any(beside for _, beside in models):
+        blocks.append(Paragraph(f"{MARK.strip()} marks what was put beside the suite's own models."))
+    return blocks
+
+
+def _cell(best: Cell | None) -> str:
+    if best is None:
+        return "-"
+    rate = f"{best.successes}/{best.seeds}" if best.threshold else ""
+    return "\n".join(filter(None, (rate, number(best.score))))
+
+
+def _special(each: Learnability, found: Sequence[Learnability]) -> str:
+    """What tells a model from the suite's own on one task: it works where most of them fail, or fails where most work;
+    "" for neither."""
+    others = [other.best for other in found if other.task == each.task and not other.beside]
+    known = [other for other in others if other is not None]
+    best = each.best
+    if best is None or best.threshold is None or not known:
+        return ""
+    works = sum(other.works for other in known)
+    if best.works and 2 * works < len(known):
+        return f"works, as {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}"
+    if not best.works and 2 * works > len(known):
+        return f"does not work ({best.successes}/{best.seeds}), as {works} of {count(len(known), 'other model')} do"
+    return ""

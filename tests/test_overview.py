@@ -1,0 +1,67 @@
+"""Several models on several tasks, each at its best; and a model beside those of a suite."""
+
+from record_factory import cell
+
+from harness.report.elements import Items, Paragraph, Table
+from harness.report.learnability import learnability
+from harness.report.overview import overview_blocks
+from harness.requests import build_suite
+from harness.schema import Record
+from harness.suites import Suite
+
+GOOD, POOR = [(1.0, 0.1)] * 3, [(0.2, 2.0)] * 3
+
+
+def both(model: str, task: str, at: float) -> list[Record]:
+    """Learnt at one learning rate and not at the other."""
+    return [*cell(at, GOOD, model, task=task), *cell(1e-2 if at < 1e-2 else 1e-3, POOR, model, task=task)]
+
+
+def neither(model: str, task: str) -> list[Record]:
+    return [*cell(1e-3, POOR, model, task=task), *cell(1e-2, POOR, model, task=task)]
+
+
+def suite(*beside: str) -> Suite:
+    return build_suite(
+        beside or None, suite=Suite.model_validate({"experiments": [{"models": ["lstm", "gru"], "tasks": ["recall"]}]})
+    )
+
+
+def test_each_model_is_shown_at_its_best_and_what_is_special_comes_first() -> None:
+    """Where the model beside works and most do not, or the other way round; nothing where it is as the others."""
+    records = [
+        *(r for task in ("recall", "adding") for m in ("lstm", "gru") for r in both(m, task, 1e-3)),
+        *(r for m in ("lstm", "gru") for r in neither(m, "noise")),
+        *both("elman", "recall", 1e-2),
+        *neither("elman", "adding"),
+        *both("elman", "noise", 1e-3),
+    ]
+    special, table, mark = overview_blocks(learnability(records, suite("elman")))
+    assert isinstance(special, Items)
+    assert sorted(special.items) == [
+        "elman on adding does not work (0/3), as 2 of 2 other models do.",
+        "elman on noise works, as none of 2 other models does.",
+    ]
+    assert isinstance(table, Table)
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["model"] == ["> elman", "lstm", "gru"]
+    assert columns["recall"] == ["3/3\n1.00"] * 3
+    assert columns["adding"] == ["0/3\n0.200", "3/3\n1.00", "3/3\n1.00"]
+    assert isinstance(mark, Paragraph)
+
+
+def test_without_a_second_task_there_is_nothing_to_see_at_once() -> None:
+    """And without a model beside nothing is marked."""
+    one = [r for model in ("lstm", "gru") for r in both(model, "recall", 1e-3)]
+    assert overview_blocks(learnability(one, suite())) == []
+    two = [*one, *both("lstm", "adding", 1e-3)]
+    (table,) = overview_blocks(learnability(two, suite()))
+    assert isinstance(table, Table)
+    assert {column.header: list(column.cells) for column in table.columns}["adding"] == ["3/3\n1.00", "-"]
+
+
+def test_models_stand_beside_those_of_a_suite_in_each_of_its_experiments() -> None:
+    """And stay told apart in the suite that is kept."""
+    found = suite("elman", "gpt:layers=1")
+    assert [str(request) for request in found.experiments[0].models] == ["lstm", "gru", "elman", "gpt:layers=1"]
+    assert [str(request) for request in found.beside] == ["elman", "gpt:layers=1"]
