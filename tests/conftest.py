@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import runtime_checks
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 from surroundings import hide, other_plugins, settle
 
 SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(folder.cleanup)
     hide(other_plugins(), Path(folder.name))
     if not config.getoption("benchmark_only"):
-        install_import_hook(["harness", "harness_plugins"], "runtime_checks.check")
+        runtime_checks.install()
 
 
 @pytest.fixture(autouse=True)
