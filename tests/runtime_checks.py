@@ -16,7 +16,7 @@ _with_shapes = jaxtyping.jaxtyped
 def install() -> None:
     """In modules of the harness that are imported from now on; off where `jaxtyping.config` says so."""
     jaxtyping.install_import_hook(["harness", "harness_plugins"], f"{__name__}.check")
-    jaxtyping.jaxtyped = _checked  # what the hook puts above each function and class
+    jaxtyping.jaxtyped = _checked  # type: ignore[assignment]  # what the hook puts above each function and class
 
 
 def _checked(item: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
