@@ -46,6 +46,15 @@ def _one_thread() -> None:
 
 
 @pytest.fixture
+def timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are timed in the process of the test: a new one imports torch for seconds."""
+    from harness.timing import measure
+
+    for probe in ("speed", "ledger"):
+        monkeypatch.setattr(f"harness_plugins.probes.{probe}.run_order", measure)
+
+
+@pytest.fixture
 def plugin_file(tmp_path: Path) -> Callable[..., str]:
     """Write a plugin without a package; returns its path, ready for `f"{path}:Name"`."""
 
