@@ -26,11 +26,12 @@ def _checked(item: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         return _with_shapes(item, typechecker=typechecker)
     checked = typechecker(item)
 
-    @wraps(item)
     def called(*args: Any, **kwargs: Any) -> Any:
         return (item if jaxtyping.config.jaxtyping_disable else checked)(*args, **kwargs)
 
-    return called
+    # an error is looked for in whatever code lies in no installed package, and this is as jaxtyping's own wrapper
+    called.__code__ = called.__code__.replace(co_filename=jaxtyping.__file__)
+    return wraps(item)(called)
 
 
 def _needs_jaxtyping(hint: Any) -> bool:
