@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import runtime_checks
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 from surroundings import hide, other_plugins, settle
 
 SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(folder.cleanup)
     hide(other_plugins(), Path(folder.name))
     if not config.getoption("benchmark_only"):
-        install_import_hook(["harness", "harness_plugins"], "runtime_checks.check")
+        runtime_checks.install()
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,15 @@ def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def _one_thread() -> None:
     """Small models are fastest, and exactly repeatable, with one thread."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def timed_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are timed in the process of the test: a new one imports torch for seconds."""
+    from harness.timing import measure
+
+    for probe in ("speed", "ledger"):
+        monkeypatch.setattr(f"harness_plugins.probes.{probe}.run_order", measure)
 
 
 @pytest.fixture

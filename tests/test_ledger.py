@@ -206,16 +206,16 @@ def test_a_model_that_computes_with_its_weights_is_built_in_full() -> None:
 
 
 def test_the_command_gives_the_same_as_data() -> None:
-    done = CliRunner().invoke(main, ["ledger", "lstm", "gpt", "--length", "50", "--format", "json"])
+    done = CliRunner().invoke(main, ["ledger", "lstm", "gpt", "--length", "20", "--format", "json"])
     assert done.exit_code == 0, done.output
     shown = json.loads(done.output)
     assert list(shown) == ["lstm", "gpt"]
-    assert shown["gpt"]["forward"] == ledger("gpt", length=50).forward
+    assert shown["gpt"]["forward"] == ledger("gpt", length=20).forward
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "latex"])
 def test_the_command_writes_for_people(form: str) -> None:
-    done = CliRunner().invoke(main, ["ledger", "gpt", "--length", "50", "--format", form])
+    done = CliRunner().invoke(main, ["ledger", "gpt", "--length", "20", "--format", form])
     assert done.exit_code == 0, done.output
     assert "feed-forward" in done.output
 
@@ -234,6 +234,7 @@ def test_a_model_too_short_for_the_length_is_named() -> None:
         ledger("gpt", length=500)
 
 
+@pytest.mark.usefixtures("timed_here")
 def test_the_probe_puts_operations_beside_time(tmp_path: Path) -> None:
     results = harness.run(
         models=["lstm"], probes=["ledger:length=16,budget=0.2"], seeds=1, training={"steps": 0}, out=tmp_path

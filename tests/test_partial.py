@@ -128,8 +128,14 @@ TASKS: dict[str, tuple[Callable[[], Task], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("model", MODELS)
+TRAININGS = [(model, task) for model in MODELS for task in TASKS]
+TYPICAL = [("elman", "endless"), ("gru", "epochs"), ("lstm", "early stop"), *(("gpt", task) for task in TASKS)]
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [pytest.param(*each, marks=() if each in TYPICAL else pytest.mark.slow) for each in TRAININGS],
+)
 def test_an_interrupted_training_ends_as_if_it_had_not_been(model: str, task: str) -> None:
     """Bit for bit: parameters, learning curve and random states; with dropout, in the midst of a warm-up, of an epoch,
     between two looks and with a best model before; wherever it ends and whenever it was kept before."""

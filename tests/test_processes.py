@@ -241,17 +241,17 @@ def test_a_run_that_cannot_write_ends_and_goes_on_later(
 
     def run() -> Results:
         probes = ["grad_reach", plugin_file(source) + ":p"]
-        settings: dict[str, Any] = {"seeds": 4, "training": SMALL, "examples": 32, "jobs": jobs, "executor": executor}
+        settings: dict[str, Any] = {"seeds": 3, "training": SMALL, "examples": 32, "jobs": jobs, "executor": executor}
         return harness.run(["lstm:hidden=8"], [SHORT], probes, out=tmp_path / "run", **settings)
 
     with pytest.raises(HarnessError, match=r"cannot write '.*': No such file or directory; what was written"):
         run()
     elsewhere.rename(place)
     before = {record.id: record for record in RunDirectory(tmp_path / "run").read_records()}
-    assert 1 <= len(before) < 16
+    assert 1 <= len(before) < 12
     assert {record.status for record in before.values()} == {"ok"}
     after = {record.id: record for record in run()}
-    assert len(after) == 16
+    assert len(after) == 12
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
 
 

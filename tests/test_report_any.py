@@ -132,7 +132,7 @@ def suites(draw: st.DrawFn) -> Suite:
 
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # of the type checks while tests run
 @settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[*HealthCheck],

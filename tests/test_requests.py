@@ -216,7 +216,8 @@ def test_a_model_stands_beside_those_of_a_suite() -> None:
     mine = Request.model_validate("mine=gru:hidden=8")
     assert [each.models[-1] for each in found.experiments] == [mine] * len(own.experiments)
     kept = [each.model_copy(update={"models": each.models[:-1]}) for each in found.experiments]
-    assert found.model_copy(update={"experiments": kept}) == own == build_suite(suite="recall")
+    assert found.beside == [mine]
+    assert found.model_copy(update={"experiments": kept, "beside": []}) == own == build_suite(suite="recall")
 
 
 @pytest.mark.parametrize(

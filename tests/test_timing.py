@@ -44,6 +44,7 @@ def measured(record: Record, name: str) -> Curve:
     return found
 
 
+@pytest.mark.usefixtures("timed_here")
 def test_a_run_times_any_model(tmp_path: Path) -> None:
     """Positive times at every length, a limit where the position table ends, no training."""
     models = ["lstm:hidden=4", "gpt:max_length=3"]
@@ -93,6 +94,7 @@ def test_a_pretrained_model_is_timed(tmp_path: Path, plugin_file: Callable[..., 
     assert measured(results.records[0], "forward").y[0] > 0
 
 
+@pytest.mark.usefixtures("timed_here")
 def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     """One thread is the unit; what this machine does not have is NaN."""
     probe = "thread_scaling:threads=[100000],length=8,batch=1,budget=0.05"
@@ -102,6 +104,7 @@ def test_threads_beyond_the_cores_are_not_measured(tmp_path: Path) -> None:
     assert math.isnan(measured(timed, "speed_up").y[1])
 
 
+@pytest.mark.usefixtures("timed_here")
 def test_what_takes_too_long_is_left_out(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """A length that one run would exceed the budget for is NaN, and so are all longer ones."""
     slow = """

@@ -31,6 +31,9 @@ Growth = Literal["constant", "logarithmic", "linear", "other"]
 
 Flops = dict[str, int]
 
+Passes = dict[tuple[str, str], int]
+"""Of a forward and a backward pass: operations of each part, as `forward` and as `training`, and `cache` in `bytes`."""
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -98,13 +101,12 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
     parts = parts_of(model, inputs(min(8, length)), interface.output_size)
 
     @cache
-    def operations(time: int) -> Flops:
-        return _operations(model, inputs(time), parts, backward=False)
+    def passes(time: int) -> Passes:
+        return _passes(model, inputs(time), parts)
 
-    forward = _at(operations, length)
+    whole = _at(passes, length)
+    forward = {part: whole["forward", part] for part in PARTS}
     half = length // 2
-    training = _at(lambda time: _operations(model, inputs(time), parts, backward=True), length)
-    left = _at(lambda time: {"": _cache(model, inputs(time))}, length)[""]
     short = (min(32, most) if isinstance(most, int) else 32) // 4
     depths = [_chain(model, inputs(times * max(1, short))) for times in (1, 2, 4)] if short else [0, 0, 0]
     return Ledger(
@@ -112,17 +114,17 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         length=length,
         parameters=parameters_by_part(model, parts),
         forward=forward,
-        training=training,
-        cache_bytes=left,
+        training={part: whole["training", part] for part in PARTS},
+        cache_bytes=whole["cache", "bytes"],
         state_bytes=sum(map(_state, recurrent_modules(model).values())),
-        exponent=_exponent(forward, _at(operations, half), length / half) if half else math.nan,
+        exponent=_exponent(whole, _at(passes, half), length / half) if half else math.nan,
         chain_lengths=(2 * short, 4 * short),
         chain=(depths[1], depths[2]),
         growth=_growth(*depths) if short else "other",
     )
 
 
-def _at(counted: Callable[[int], Flops], length: int) -> Flops:
+def _at(counted: Callable[[int], Passes], length: int) -> Passes:
     """What is counted at a length: there if it is short, else from short ones (see `SHORT`)."""
     if length <= SHORT[-1]:
         return counted(length)
@@ -133,26 +135,38 @@ def _at(counted: Callable[[int], Flops], length: int) -> Flops:
     return counted(length)
 
 
-def _quadratic(at: Mapping[int, Flops], through: Sequence[int], x: int) -> Flops:
+def _quadratic(at: Mapping[int, Passes], through: Sequence[int], x: int) -> Passes:
     """Lagrange's polynomial, in whole numbers."""
     found = dict.fromkeys(at[through[0]], 0.0)
     for here in through:
         others = [each for each in through if each != here]
         top = (x - others[0]) * (x - others[1])
         bottom = (here - others[0]) * (here - others[1])
-        for part, value in at[here].items():
-            found[part] += value * top / bottom
-    return {part: round(value) for part, value in found.items()}
+        for counted, value in at[here].items():
+            found[counted] += value * top / bottom
+    return {counted: round(value) for counted, value in found.items()}
 
 
-def _operations(model: nn.Module, inputs: Tensor, parts: Mapping[str, str], backward: bool) -> Flops:
+def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passes:
     # without gradients PyTorch fuses whole layers
     with _step_by_step(), torch.enable_grad(), _differentiable_inputs(), _counter() as counter:
-        outputs: Tensor = model(inputs)
-        if backward and outputs.requires_grad:  # those of a table of counts carry no gradient
+        with _Caches() as caches:
+            outputs: Tensor = model(inputs)
+        forward = _by_part(model, counter, parts)
+        if outputs.requires_grad:  # those of a table of counts carry no gradient
             outputs.sum().backward()
     for parameter in model.parameters():
         parameter.grad = None
+    training = _by_part(model, counter, parts)
+    return {
+        **{("forward", part): operations for part, operations in forward.items()},
+        **{("training", part): operations for part, operations in training.items()},
+        ("cache", "bytes"): caches.taken,
+    }
+
+
+def _by_part(model: nn.Module, counter: FlopCounterMode, parts: Mapping[str, str]) -> Flops:
+    """What was counted until now."""
     by_module = counter.get_flop_counts()
     found = dict.fromkeys(PARTS, 0)
     rest = Counter(by_module.get("Global", {}))
@@ -219,16 +233,9 @@ class _Caches(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _exponent(whole: Flops, half: Flops, ratio: float) -> float:
-    most, least = sum(whole.values()), sum(half.values())
+def _exponent(whole: Passes, half: Passes, ratio: float) -> float:
+    most, least = (sum(each for (which, _), each in passes.items() if which == "forward") for passes in (whole, half))
     return math.log(most / least) / math.log(ratio) if least else math.nan
-
-
-def _cache(model: nn.Module, inputs: Tensor) -> int:
-    caches = _Caches()
-    with torch.no_grad(), caches:
-        model(inputs)
-    return caches.taken
 
 
 def _state(module: Any) -> int:
