@@ -74,5 +74,5 @@ def _interface(plugin: Plugin, vocabulary: int | None) -> Interface:
         vocabulary = None if tokenizer is None else int(tokenizer.size)
     size = VOCABULARY if vocabulary is None else vocabulary
     if "tokens" in accepts:
-        return Interface(size, size)
+        return Interface(size, size, separator=size - 1 if plugin.says.sees == "source" else None)
     return Interface(size, size, input="vectors", output="numbers")

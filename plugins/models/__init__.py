@@ -83,6 +83,21 @@ def harness_models() -> Iterator[ModelSpec]:
         baseline=True,
     )
     yield ModelSpec(
+        "seq2seq",
+        "harness_plugins.models.seq2seq:Seq2seq",
+        summary="recurrent encoder and decoder, without attention or with one of four scores (Bahdanau et al., 2015)",
+    )
+    yield ModelSpec(
+        "transformer",
+        "harness_plugins.models.transformer:Transformer",
+        summary="transformer with encoder and decoder (Vaswani et al., 2017)",
+    )
+    yield ModelSpec(
+        "encoder",
+        "harness_plugins.models.encoder:Encoder",
+        summary="encoder-only transformer, which sees the whole sequence (Devlin et al., 2019)",
+    )
+    yield ModelSpec(
         "attention_forms",
         "harness_plugins.models.attention_forms:AttentionForms",
         summary="one attention written five ways, from nested loops to the fused kernel; for timing",

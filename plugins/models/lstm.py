@@ -69,12 +69,7 @@ class LSTM(nn.Module):
             )
         self.head = nn.Linear(2 * hidden if bidirectional else hidden, interface.output_size)
 
-        forget = slice(hidden, 2 * hidden)  # the gates are stacked in the order i, f, g, o
-        for name, parameter in self.rnn.named_parameters():
-            if "bias_ih" in name:
-                nn.init.constant_(parameter.data[forget], forget_bias)
-            elif "bias_hh" in name:
-                nn.init.zeros_(parameter.data[forget])
+        set_forget_bias(self.rnn, forget_bias)
 
     @staticmethod
     def check_arguments(*, bidirectional: bool, peephole: bool, dropout: float, layers: int, **others: Any) -> None:
@@ -87,6 +82,14 @@ class LSTM(nn.Module):
         states: Any = self.rnn(self.embedding(tokens))
         outputs: Tensor = self.head(states[0] if isinstance(states, tuple) else states)
         return outputs
+
+
+def set_forget_bias(rnn: nn.Module, bias: float) -> None:
+    """Let the two biases of each forget gate sum to this."""
+    for name, parameter in rnn.named_parameters():
+        if "bias" in name:
+            _, forget, _, _ = parameter.data.chunk(4)  # the gates are stacked in the order i, f, g, o
+            nn.init.constant_(forget, bias if "bias_ih" in name else 0.0)
 
 
 class PeepholeCell(nn.Module):

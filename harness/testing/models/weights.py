@@ -152,21 +152,23 @@ def _state(case: ModelCase, model: nn.Module) -> str:
 
 
 def loose_tensors(model: nn.Module) -> list[str]:
-    """Names of tensors that the model holds without having registered them."""
+    """Names of tensors that the model holds without having registered them (as `nn.LSTM` has what it lists once
+    more)."""
     found: list[str] = []
+    known = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
         for key, value in vars(module).items():
             if key not in ("_parameters", "_buffers", "_modules"):
-                _collect(f"{prefix}{key}", value, found)
+                _collect(f"{prefix}{key}", value, known, found)
     return found
 
 
-def _collect(name: str, value: Any, found: list[str], depth: int = 0) -> None:
+def _collect(name: str, value: Any, known: set[int], found: list[str], depth: int = 0) -> None:
     if isinstance(value, Tensor):
-        found.append(name)
+        found.extend([] if id(value) in known else [name])
     elif isinstance(value, nn.Module):
         found.extend(f"{name}.{key}" for key, _ in value.named_parameters())
     elif depth < 3 and isinstance(value, dict | list | tuple):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            _collect(f"{name}[{key!r}]", item, found, depth + 1)
+            _collect(f"{name}[{key!r}]", item, known, found, depth + 1)

@@ -1,0 +1,128 @@
+"""A string, a separator, and the string again: as it was, or from its end."""
+
+import string
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar
+
+import torch
+from jaxtyping import Int
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
+
+ALPHABET = string.ascii_letters
+
+HELD_OUT = 8
+"""One string of so many is for the test alone."""
+
+
+class Copy(Task):
+    """Letters, a separator, and the same letters; from the separator on the next letter is asked for.
+
+        tokens    c  a  f  |  c  a        length 3; letters are drawn uniformly
+        targets   -  -  -  c  a  f
+        source    -  -  -  0  1  2        the position that holds the answer: the right alignment is the diagonal
+
+    As the string copying of S. Jelassi et al., "Repeat after me: transformers are better than state space models at
+    copying" (2024, arXiv 2402.01032), and as translation without a language (I. Sutskever et al., 2014). A batch has
+    one length, in training drawn uniformly, so that there is no padding. `accuracy` is that of letters where the model
+    is given the right ones before; `exact` counts strings that are right as a whole.
+
+    Strings of two letters and more are never in training and test alike: for the test are those whose letters, counted
+    from 0, sum to less than an eighth of the alphabet, modulo its size (one of eight where that is 16); all others are
+    for training. Each letter alone is as frequent as any other in both.
+
+    Args:
+        train_min: shortest string in training, in letters.
+        train_max: longest string in training.
+        lengths: lengths to evaluate.
+        letters: size of the alphabet; chance accuracy is 1 in so many.
+    """
+
+    axis = "length (letters)"
+    recommended_training: ClassVar[dict[str, Any]] = {"optimizer": "adam", "steps": 1000, "batch_size": 64}
+    backwards: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        train_min: PositiveInt = 1,
+        train_max: PositiveInt = 10,
+        lengths: Annotated[list[PositiveInt], Field(min_length=1)] = [2, 4, 6, 8, 10, 15, 20],  # noqa: B006
+        letters: Annotated[int, Field(ge=2, le=len(ALPHABET))] = 16,
+    ) -> None:
+        self.train_min = train_min
+        self.train_max = train_max
+        self.lengths = sorted(set(lengths))
+        self.letters = letters
+        self.interface = Interface(letters + 1, letters + 1, separator=letters)
+        self.metrics = token_metrics(letters)
+        self.held_out = max(1, letters // HELD_OUT)
+        if self.lengths[0] == train_min == 1:
+            self.notes = [f"strings of one letter are the same in training and test: there are {letters} of them"]
+
+    @staticmethod
+    def check_arguments(train_min: int, train_max: int, **others: Any) -> None:
+        """Refuse an empty range."""
+        if train_min > train_max:
+            raise ValueError(
+                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
+                "large as train_min"
+            )
+
+    def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            length = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
+            yield self._sequences(self._strings(batch_size, length, generator, test=False))
+
+    def conditions(self) -> Sequence[Condition]:
+        return [Condition(n, inside=self.train_min <= n <= self.train_max) for n in self.lengths]
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        return self._sequences(self._strings(examples, int(condition.x), generator, test=True))
+
+    def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
+        """`c a f | c a`."""
+        names = [*ALPHABET[: self.letters], "|"]
+        return [names[token] if 0 <= token < len(names) else str(token) for token in tokens.tolist()]
+
+    def _strings(
+        self, count: int, length: int, generator: torch.Generator, *, test: bool
+    ) -> Int[Tensor, "batch length"]:
+        """Drawn uniformly from those of the test, or of training: the last letter gives the sum that is drawn."""
+        found = torch.randint(self.letters, (count, length), generator=generator)
+        if length > 1:
+            least, most = (0, self.held_out) if test else (self.held_out, self.letters)
+            sums = torch.randint(least, most, (count,), generator=generator)
+            found[:, -1] = (sums - found[:, :-1].sum(1)) % self.letters
+        return found
+
+    def _sequences(self, letters: Int[Tensor, "batch length"]) -> Batch:
+        n = letters.shape[1]
+        order = torch.arange(n).flip(0) if self.backwards else torch.arange(n)
+        answers = letters[:, order]
+        tokens = torch.cat([letters, torch.full_like(letters[:, :1], self.letters), answers[:, :-1]], 1)
+        targets, source = torch.full_like(tokens, IGNORE), torch.full_like(tokens, -1)
+        targets[:, n:], source[:, n:] = answers, order
+        return Batch(tokens, targets, torch.ones_like(tokens, dtype=torch.bool), source=source)
+
+
+class Reverse(Copy):
+    """Letters, a separator, and the same letters from the last to the first. Otherwise as `Copy`.
+
+        tokens    c  a  f  |  f  a
+        targets   -  -  -  f  a  c
+        source    -  -  -  2  1  0        the right alignment is the other diagonal
+
+    What is asked for first was read last, so that the shortest way from source to target is short however long the
+    string is (Sutskever et al., 2014, section 3.3).
+
+    Args:
+        train_min: shortest string in training, in letters.
+        train_max: longest string in training.
+        lengths: lengths to evaluate.
+        letters: size of the alphabet; chance accuracy is 1 in so many.
+    """
+
+    backwards = True
