@@ -45,19 +45,18 @@ class Attention(nn.Module):
     def forward(
         self,
         queries: Float[Tensor, "batch target hidden"],
-        keys: Float[Tensor, "batch source hidden"],
-        values: Float[Tensor, "batch source hidden"],
+        encoded: Float[Tensor, "batch source hidden"],
         halves: Halves,
     ) -> Float[Tensor, "batch target hidden"]:
         """What each step of the targets looks up. Asked from all positions of the stream to all, of which sources alone
         are let through, so that the pattern is one of positions."""
-        q, k, scores = self._scored(queries, keys)
+        q, k, scores = self._scored(queries, self.key(encoded))
         behind = (0, 0, 0, halves.time - halves.source)
         mask = halves.from_target_to_source
         if scores is not None:
             mask = _hidden(halves.in_stream(F.pad(scores, behind[2:]))[:, None], mask)
-        q, k, values = halves.in_stream(q), F.pad(k, behind), F.pad(values, behind)
-        return halves.targets_of(self._attended(q, k, values, mask))
+        q, k, v = halves.in_stream(q), F.pad(k, behind), F.pad(self.value(encoded), behind)
+        return halves.targets_of(self._attended(q, k, v, mask))
 
     def at_once(
         self,
@@ -66,7 +65,7 @@ class Attention(nn.Module):
         values: Float[Tensor, "batch source hidden"],
         halves: Halves,
     ) -> Float[Tensor, "batch 1 hidden"]:
-        """What one step of the targets looks up."""
+        """What one step of the targets looks up, from keys and values that are made already."""
         q, k, scores = self._scored(query, keys)
         mask: Tensor | None = halves.in_source[:, None, None, : halves.source] if halves.ragged else None
         if scores is not None:
@@ -140,7 +139,7 @@ class Seq2seq(nn.Module):
         score: Score = "additive",
         values: Values = "shared",
         query: Literal["after", "before"] = "after",
-        reversed: bool = False,  # noqa: A002 - an argument in suites, where the word is free
+        reversed: bool = False,
         bidirectional: bool = False,
         embedding: PositiveInt = 32,
         hidden: PositiveInt = 64,
@@ -184,12 +183,11 @@ class Seq2seq(nn.Module):
         if self.attention is None or self.join is None:
             read, _ = self.decoder(steps, state)
         else:
-            keys, values = self.attention.key(encoded), self.attention.value(encoded)
             if self.feeds_back:
-                states, found = self._step_by_step(steps, state, keys, values, halves)
+                states, found = self._step_by_step(steps, state, encoded, halves)
             else:
                 states, _ = self.decoder(steps, state)
-                found = self.attention(states, keys, values, halves)
+                found = self.attention(states, encoded, halves)
             read = self.join(torch.cat([states, found], -1)).tanh()
         return halves.in_stream(self.head(read))
 
@@ -209,10 +207,15 @@ class Seq2seq(nn.Module):
         return halves.turned(states) if self.reversed else states, both
 
     def _step_by_step(
-        self, steps: Float[Tensor, "batch target width"], state: Any, keys: Tensor, values: Tensor, halves: Halves
+        self,
+        steps: Float[Tensor, "batch target width"],
+        state: Any,
+        encoded: Float[Tensor, "batch source hidden"],
+        halves: Halves,
     ) -> tuple[Float[Tensor, "batch target hidden"], Float[Tensor, "batch target hidden"]]:
         """States, and what was found before each."""
         assert self.attention is not None
+        keys, values = self.attention.key(encoded), self.attention.value(encoded)
         states, looked_up = [], []
         for x in steps.split(1, 1):
             before = state[0] if isinstance(state, tuple) else state

@@ -37,6 +37,11 @@ def harness_probes() -> Iterator[ProbeSpec]:
         "share of attention from the query to the cue and to every role, per layer and head",
     )
     yield ProbeSpec(
+        "alignment",
+        "harness_plugins.probes.alignment:Alignment",
+        "attention from every answer to the source token that holds it: share, exact and within one, per head",
+    )
+    yield ProbeSpec(
         "edge_cut",
         "harness_plugins.probes.edge_cut:EdgeCut",
         "score after attention to the cue or a role is cut, with proof of the cut and sham controls",
