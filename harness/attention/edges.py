@@ -89,6 +89,7 @@ def check_cut(
     swapped: Shaped[Tensor, "batch time *width"],
     edges: Edges,
     where: Where | None = None,
+    separator: int | None = None,
 ) -> CutCheck:
     """Swap the cut tokens and see what comes through, then the last token, in five forward passes.
 
@@ -98,6 +99,7 @@ def check_cut(
         swapped: the same input with other tokens at the cut keys, and only there.
         edges: the cut.
         where: its layers and heads.
+        separator: a token that stays what it is: where it comes last, nothing is opened.
 
     Raises:
         RequestError: if an example has nothing swapped, and for all the reasons of `cut`.
@@ -108,6 +110,8 @@ def check_cut(
         same = (~changed.any(1)).nonzero().flatten().tolist()
         raise RequestError(f"to check a cut, swap its token in every example; nothing differs in examples {same}")
     ending = _other_ending(tokens, swapped, changed)
+    if separator is not None:
+        ending[:, -1] = torch.where(tokens[:, -1] == separator, separator, ending[:, -1])
 
     def observed(given: Tensor) -> Tensor:
         # Observed, so that all passes compute in the same way and rounding does not pass for an effect.

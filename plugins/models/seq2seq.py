@@ -162,6 +162,8 @@ class Seq2seq(nn.Module):
         if cell == "lstm":
             for each in (self.encoder, self.decoder):
                 set_forget_bias(each, 1.0)
+        if self.feeds_back:
+            self.attention_patterns = self._patterns  # of the instance, since otherwise it can be seen from outside
 
     @staticmethod
     def check_arguments(
@@ -225,15 +227,13 @@ class Seq2seq(nn.Module):
             looked_up.append(found)
         return torch.cat(states, 1), torch.cat(looked_up, 1)
 
-    def attention_patterns(self, tokens: Int[Tensor, "batch time"]) -> list[Float[Tensor, "batch 1 time time"]]:
+    def _patterns(self, tokens: Int[Tensor, "batch time"]) -> list[Float[Tensor, "batch 1 time time"]]:
         """The weights of a decoder that looks step by step, in one pattern; no weights at source positions."""
+        halves = Halves.of(tokens, self.separator)
         with observe() as seen:
             self(tokens)
-        if self.feeds_back:
-            halves = Halves.of(tokens, self.separator)
-            steps = torch.cat([each[:, 0] for each in seen.patterns], 1)
-            return [halves.in_stream(F.pad(steps, (0, halves.time - halves.source)))[:, None]]
-        return seen.patterns
+        steps = torch.cat([each[:, 0] for each in seen.patterns], 1)
+        return [halves.in_stream(F.pad(steps, (0, halves.time - halves.source)))[:, None]]
 
 
 def _side_by_side(last: Float[Tensor, "direction batch own"]) -> Float[Tensor, "1 batch hidden"]:

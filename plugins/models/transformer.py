@@ -149,7 +149,8 @@ class Transformer(nn.Module):
         table, starts = self.positions(halves.time, self.head.weight), halves.starts
         places = torch.arange(halves.time, device=starts.device).expand(len(halves.in_source), -1)
         starts = starts[: len(places), None]
-        return table[torch.where(halves.in_source, places, places - starts)]
+        vectors: Tensor = table[torch.where(halves.in_source, places, places - starts)]
+        return vectors
 
 
 class Positions(nn.Module):

@@ -161,7 +161,8 @@ def run_cuts(
     for part in torch.arange(len(proven)).split(size):
         which_now, tokens = which[part], batch.tokens[rows[part]]
         swapped = with_others(subject, tokens, keys[which_now, rows[part]], generator)
-        check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()])
+        kept = subject.task.interface.separator
+        check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()], kept)
         for name, values in found.items():
             values.append(getattr(check, name))
     proof = {name: torch.cat(values) for name, values in found.items()}

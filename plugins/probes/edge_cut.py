@@ -109,7 +109,8 @@ class EdgeCut:
             raise Skip("the model shows its attention patterns, but computes them by itself, so that none can be cut")
         layers = readable([whole.looks.layers for whole in untouched.values()])
         chosen = self._chosen(layers)
-        basic = {c: cue_and_sham(batch, seeded("sham", subject.seed, c)) for c, batch in batches.items()}
+        separator = task.interface.separator
+        basic = {c: cue_and_sham(batch, seeded("sham", subject.seed, c), separator) for c, batch in batches.items()}
         cuttable = [condition for condition, cuts in basic.items() if cuts]
         if not cuttable:
             raise Skip("the cue is the query itself in all examples: nothing to cut")
@@ -221,16 +222,19 @@ def _in_detail(
     ]
 
 
-def cue_and_sham(batch: Batch, generator: torch.Generator) -> list[Cut]:
+def cue_and_sham(batch: Batch, generator: torch.Generator, separator: int | None = None) -> list[Cut]:
     """The cue, and a random other position before the query where there is one; nothing where the cue is the query.
 
-    Never the first position: most trained models park attention there, and to cut that hurts whatever it holds.
+    Never the first position: most trained models park attention there, and to cut that hurts whatever it holds. Nor the
+    separator, which cannot be exchanged to prove the cut.
     """
     cue, query = marks(batch)
     if bool((cue == query).any()):
         return []
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)
     others = (positions > 0) & (positions < query[:, None]) & (positions != cue[:, None])
+    if separator is not None:
+        others &= batch.tokens != separator
     cuts, has = [Cut("cue", cue_mask(batch))], others.any(1)
     if has.any():
         drawn = others.where(has[:, None], True).double().cpu().multinomial(1, generator=generator).to(cue.device)

@@ -40,7 +40,7 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
 
     The same examples as for all other probes. The partner is drawn at random among those whose right answer differs
     (`Task.partners`). Distractors are the tokens of the role `distractor`; in a task without roles, all tokens between
-    the cue and the query.
+    the cue and the query but a separator.
 
     Swaps are made where cue and distractors speak for the same answer (`Task.swap_group`), so that after either swap
     they speak for different ones: a model that answers by the distractors is then always wrong.
@@ -65,8 +65,9 @@ def input_swap(subject: Subject) -> Iterator[Curve | Scalar]:
     found: dict[str, list[tuple[float, float]]] = {}
     for batch in used.values():
         partner = task.partners(batch, subject.generator)
+        distractors = distractor_mask(batch, task.roles, task.interface.separator)
         swapped_cue = batch.with_tokens(exchange(batch, partner, cue_mask(batch)))
-        swapped_others = batch.with_tokens(exchange(batch, partner, distractor_mask(batch, task.roles)))
+        swapped_others = batch.with_tokens(exchange(batch, partner, distractors))
         for key, changed in (
             ("untouched", batch),
             ("follows_cue", task.with_answers_of(swapped_cue, partner)),
@@ -121,14 +122,15 @@ def what_counts(skills: Sequence[float]) -> str:
     return f"follows {' and '.join(what for what, yes in counts.items() if yes) or 'neither'}"
 
 
-def distractor_mask(batch: Batch, roles: Sequence[str]) -> Bool[Tensor, "batch time"]:
-    """True at the distractors."""
+def distractor_mask(batch: Batch, roles: Sequence[str], separator: int | None = None) -> Bool[Tensor, "batch time"]:
+    """True at the distractors; never at a separator."""
     cue, query = marks(batch)
     known = roles_before(batch, roles)
     if known:
         return known.get("distractor", torch.zeros_like(batch.mask))
     positions = torch.arange(batch.tokens.shape[1], device=cue.device)
-    return (positions > cue[:, None]) & (positions < query[:, None])
+    between = (positions > cue[:, None]) & (positions < query[:, None])
+    return between if separator is None else between & (batch.tokens != separator)
 
 
 def exchange(batch: Batch, partner: Int[Tensor, " batch"], places: Bool[Tensor, "batch time"]) -> Tensor:
