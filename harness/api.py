@@ -89,9 +89,9 @@ def run(
         raise RequestError(f"training is {wanted}; received {shown(training)}")
     if not isinstance(jobs, int) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {shown(jobs)}")
-    numbers: dict[str, Any] = {"seeds": seeds, "examples": examples, "max_trials": max_trials, "success": success}
+    numbers: dict[str, Any] = {"seeds": seeds, "examples": examples, "max_trials": max_trials}
     for name, number in numbers.items():
-        if isinstance(number, str) or (isinstance(number, float) and name != "success"):
+        if isinstance(number, str | float):
             raise RequestError(f"{name} is a whole number, for example {name}=3; received {shown(number)}")
     if not (stages is None or isinstance(stages, str | Sequence | Set)):
         raise RequestError(f"stages is one of {', '.join(STAGES)}, or a list of them; received {shown(stages)}")
@@ -99,7 +99,8 @@ def run(
         raise RequestError(f'out is a directory, for example out="runs/mine"; received {shown(out)}')
     if not models and suite is None:
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
-    asked = build_suite(models, tasks, probes, suite=suite, **numbers, grid=grid, baselines=baselines)
+    more: dict[str, Any] = {"grid": grid, "success": success, "baselines": baselines}
+    asked = build_suite(models, tasks, probes, suite=suite, **numbers, **more)
     prepared = prepare(
         asked,
         training=training,

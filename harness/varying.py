@@ -43,7 +43,10 @@ def vary(
             raise RequestError(f"{name!r} is in the grid and an argument of {text!r}; keep one")
     _check_size(suite, training, {text: size(grid) for text, grid in own.items()})
     return {
-        text: [request.model_copy(update={"arguments": request.arguments | cell}) for cell in cells(own[text])]
+        text: [
+            Request(name=request.name, arguments=request.arguments | cell, alias=request.alias)
+            for cell in cells(own[text])
+        ]
         for text, request in requests.items()
     }
 
@@ -56,7 +59,7 @@ def _check_names(asked: Iterable[str], taken: dict[str, Collection[str]], suite:
             models = "; ".join(f"{text}: {', '.join(names) or 'none'}" for text, names in taken.items())
             raise RequestError(
                 f"the grid has {shown(name)}, which is no training setting and no argument of a model here.{guess} "
-                f"Settings: {', '.join(Training.model_fields)}. Arguments of {models}."
+                f"Settings: {', '.join(Training.model_fields)}. Arguments of {models}. Of a task: repeat --task."
             )
 
 

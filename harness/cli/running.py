@@ -238,6 +238,8 @@ def _print_plan(prepared: Any) -> None:
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
     part = f"shard {plan.shard}: " if plan.shard else ""
     say(f"{part}{trials}, {cells}; records would go to {prepared.out}/records")
+    if prepared.estimate is None:
+        say("How many hours that takes: --estimate, which times a few steps")
     for line in _times(prepared):
         say(line)
 
