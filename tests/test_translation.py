@@ -23,7 +23,7 @@ from harness.ledger.naming import ledger
 
 LETTERS = 5
 FACE = Interface(LETTERS + 1, LETTERS + 1, separator=LETTERS)
-SMALL = {"embedding": 3, "hidden": 4}
+SMALL: dict[str, Any] = {"embedding": 3, "hidden": 4}
 VARIANTS: list[dict[str, Any]] = [
     {"score": "none", "reversed": True},
     {"score": "additive", "cell": "gru", "bidirectional": True},
@@ -231,13 +231,14 @@ def test_what_cannot_be_built_or_taken_is_refused() -> None:
         ValueError, match="5 tokens, source and target together, but there are learned positions for max"
     ):
         short(torch.tensor([[1, LETTERS, 2, 3, 1]]))
-    for wrong, words in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"score": "none", "query": "before"}, "no attention"),
         ({"reversed": True, "bidirectional": True}, "leave reversed out"),
         ({"bidirectional": True, "hidden": 5}, "use hidden=6"),
-    ):
+    ]
+    for wrong, words in refused:
         with pytest.raises(ValueError, match=words):
-            Seq2seq(FACE, **wrong)  # type: ignore[arg-type]
+            Seq2seq(FACE, **wrong)
 
 
 def test_a_model_of_a_source_is_counted_by_name() -> None:
@@ -259,7 +260,7 @@ class Points(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         time = tokens.shape[1]
-        n = (tokens[0] == self.separator).int().argmax()
+        n = int((tokens[0] == self.separator).int().argmax())
         places = F.one_hot(torch.arange(time), time).float()
         wanted = (torch.arange(time) - n + self.aside).clamp(0, n - 1)
         q, k = (1e4 * places[wanted]).expand(len(tokens), 1, -1, -1), places.expand(len(tokens), 1, -1, -1)
@@ -287,7 +288,8 @@ def test_alignment_of_a_model_that_is_set_by_hand(
     assert beside.values == [pytest.approx(near)]
     best = found["best_head"]
     assert isinstance(best, Scalar)
-    assert (best.value, best.verdict) == (pytest.approx(exact[1]), "layer 1 head 1")
+    assert best.value == pytest.approx(exact[1])
+    assert best.verdict == "layer 1 head 1"
 
 
 def test_cuts_and_swaps_leave_the_separator() -> None:

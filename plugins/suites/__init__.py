@@ -23,6 +23,11 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "what a recurrent state holds, shows and learns: hand-set cells, Jacobians, gates, truncation, adding",
     )
     yield SuiteSpec(
+        "translation",
+        "harness_plugins.suites:translation.toml",
+        "copying and reversing strings: the bottleneck, five scores of attention, alignment, and models of one stream",
+    )
+    yield SuiteSpec(
         "baselines",
         "harness_plugins.suites:baselines.toml",
         "what scores mean: guessing, tokens without order, counts of n-grams, a window; on agreement and recall",

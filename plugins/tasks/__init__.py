@@ -28,6 +28,7 @@ def harness_tasks() -> Iterator[TaskSpec]:
     )
     yield TaskSpec("noise", "harness_plugins.tasks.noise:Noise", "random vectors, for timing; nothing to learn")
     yield TaskSpec("recall", "harness_plugins.tasks.recall:Recall", "name the key that stood d distractors ago")
+    yield TaskSpec("reverse", "harness_plugins.tasks.copying:Reverse", "repeat a string from its end")
     yield TaskSpec(
         "teacher",
         "harness_plugins.tasks.teacher:Teacher",
