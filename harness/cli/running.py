@@ -122,8 +122,8 @@ def run(
     form: str,
     page: Path | None,
 ) -> None:
-    """Train and measure: a SUITE (a TOML file or a built-in name), or models crossed with tasks and probes. Models
-    stand beside those of a suite.
+    """Train and measure: a SUITE (a TOML file or a built-in name), perhaps with models beside its own; or models
+    crossed with tasks and probes.
 
     What is already in the run directory is not measured again.
     """
