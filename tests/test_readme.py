@@ -25,16 +25,21 @@ def run(command: str) -> str:
     words = shlex.split(command)[1:]
     if words == ["verify"]:
         words.append("softmax_laws")
-    if words[0] in ("run", "bench"):
-        if "--model" in words:
+    if words[0] == "bench":
+        words = ["run", "bench", "--dry-run"]
+    elif words[0] == "run":
+        if not words[1].startswith("-"):  # a suite, perhaps with a model beside
+            beside = [
+                part for place, word in enumerate(words) if word == "--model" for part in words[place : place + 2]
+            ]
+            words = ["run", words[1], *beside, "--dry-run"]
+        else:
             if "--training" not in words:
                 words += ["--training", ""]
             for place in [index + 1 for index, word in enumerate(words) if word == "--training"]:
                 kept = [setting for setting in words[place].split(",") if not setting.startswith("steps")]
                 words[place] = ",".join([*kept, "steps=2", "batch_size=4"])
             words += ["--seeds", "1", "--examples", "16", "--jobs", "1"]
-        else:
-            words = ["run", words[1] if words[0] == "run" else "bench", "--dry-run"]
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert result.exit_code == 0, f"{command}\n{result.output}"
     return result.stdout
@@ -42,10 +47,10 @@ def run(command: str) -> str:
 
 @pytest.mark.usefixtures("timed_here")
 def test_every_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order in which a reader meets them, in an empty folder, with the reader's own `gru.py` from the README."""
+    """In the order in which a reader meets them, in an empty folder, with the reader's own files from the README."""
     monkeypatch.chdir(tmp_path)
-    (source,) = re.findall(r"```python\n# gru.py\n(.+?)```", README, flags=re.DOTALL)
-    Path("gru.py").write_text(source, encoding="utf-8")
+    for name, source in re.findall(r"```python\n# (\w+\.py)\n(.+?)```", README, flags=re.DOTALL):
+        Path(name).write_text(source, encoding="utf-8")
     assert len(COMMANDS) > 8
     printed = {command: run(command) for command in COMMANDS}
     assert all(printed.values())
