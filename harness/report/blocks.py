@@ -12,8 +12,10 @@ from harness.report.elements import Block, Heading, Items, Paragraph, Table, Ver
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
 from harness.report.layout import Column
+from harness.report.learnability import learnability
 from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
+from harness.report.overview import overview_blocks
 from harness.report.settings import settings_blocks
 from harness.report.verdicts import claim_blocks
 from harness.safe import bounded, visible
@@ -62,6 +64,7 @@ def _parts(
     kept, older = current(records)
     groups = group(kept, suite)
     found = [*_cards(groups)]
+    yield from drawn(lambda: overview_blocks(learnability(kept, suite)))
     yield from drawn(lambda: card_blocks(found))
     yield Paragraph(_overview(kept, older))
     if note:

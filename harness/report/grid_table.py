@@ -8,7 +8,6 @@ from harness.report.elements import Block, Heading, Items, Paragraph, Table
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability, Window, learnability, windows
 from harness.report.numbers import count, number, spread
-from harness.report.overview import overview_blocks
 from harness.schema import Record
 from harness.seeds import FEW_SEEDS, summarise
 from harness.suites import Suite, format_arguments
@@ -28,7 +27,7 @@ def grid_blocks(records: Sequence[Record], suite: Suite | None = None) -> list[B
     found = learnability(records, suite)
     if not found:
         return []
-    blocks: list[Block] = [Heading("Learnability"), *overview_blocks(found)]
+    blocks: list[Block] = [Heading("Learnability")]
     tasks = list(dict.fromkeys(each.task for each in found))
     for task in tasks:
         own = [each for each in found if each.task == task]
