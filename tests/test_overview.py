@@ -1,7 +1,10 @@
 """Several models on several tasks, each at its best; and a model beside those of a suite."""
 
+import pytest
 from record_factory import cell
 
+from harness.plan import make_plan
+from harness.registry import default_registry
 from harness.report.elements import Items, Paragraph, Table
 from harness.report.learnability import learnability
 from harness.report.overview import overview_blocks
@@ -65,3 +68,30 @@ def test_models_stand_beside_those_of_a_suite_in_each_of_its_experiments() -> No
     found = suite("elman", "gpt:layers=1")
     assert [str(request) for request in found.experiments[0].models] == ["lstm", "gru", "elman", "gpt:layers=1"]
     assert [str(request) for request in found.beside] == ["elman", "gpt:layers=1"]
+
+
+def test_a_page_begins_with_it() -> None:
+    """Before the answers of each model."""
+    pytest.importorskip("altair")
+    from harness.charts.view import View
+    from harness.page import render_page
+
+    records = [r for task in ("recall", "adding") for m in ("lstm", "elman") for r in both(m, task, 1e-3)]
+    page = render_page(View(records, suite("elman")))
+    assert 0 < page.index("Every model at its best") < page.index('id="cards"')
+    assert "&gt; elman" in page
+
+
+def test_the_command_of_a_page_has_the_grid_and_the_baselines() -> None:
+    """And models beside a suite; what a baseline is crossed with is none of it."""
+    pytest.importorskip("altair")
+    from harness.page.command import command_of
+
+    asked = build_suite("lstm", "recall", grid={"lr": [1e-3, 1e-2], "clip": [None]}, baselines=True)
+    found = make_plan(asked, default_registry()).suite
+    words = command_of(found).split()
+    assert words[:4] == ["harness", "run", "-m", "lstm"]
+    assert words.count("-m") == 1
+    assert "--baselines" in words
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--grid"] == ["lr=0.001,0.01", "clip=none"]
+    assert "-m gru" in command_of(build_suite("gru", suite="recall"))

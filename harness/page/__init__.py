@@ -23,9 +23,11 @@ from harness.page.explorer import explorer
 from harness.registry import describe
 from harness.report.blocks import document
 from harness.report.cards import QUESTIONS, cards
-from harness.report.elements import Block, Heading, Table
+from harness.report.elements import Block, Heading, Table, drawn
 from harness.report.grouping import spelled_out
+from harness.report.learnability import learnability
 from harness.report.numbers import count
+from harness.report.overview import overview_blocks
 from harness.schema import Record
 
 WIDTH = 780.0
@@ -62,6 +64,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     titles = [index for index, block in enumerate(blocks) if isinstance(block, Heading) and block.level > 1]
     found = cards(view.groups)
     patterns, patterns_left = explorer(view)
+    overview = drawn(lambda: overview_blocks(learnability(kept, view.suite)))
     shown, tables_left = _fitting(blocks[titles[0] :] if titles else [])
     return (
         environment()
@@ -72,6 +75,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             command=command_of(view.suite),
             facts=_facts(kept),
             questions=QUESTIONS,
+            overview=[(type(block).__name__, block) for block in overview],
             cards=found[:MOST_CARDS],
             left_out=_left_out(view, len(found) - MOST_CARDS, patterns_left, tables_left),
             looks=view.looks,

@@ -2,7 +2,7 @@
 
 import shlex
 
-from harness.suites import Request, Suite
+from harness.suites import Request, Suite, format_arguments
 
 
 def command_of(suite: Suite | None) -> str:
@@ -12,13 +12,19 @@ def command_of(suite: Suite | None) -> str:
         return ""
     own = any(experiment.seeds is not None for experiment in suite.experiments)
     seeds = [] if own else ["--seeds", str(suite.seeds)]  # which would win over those of an experiment
-    if len(suite.experiments) != 1 or suite.claims or suite.summary:
-        return shlex.join(["harness", "run", suite.name, *seeds])
-    (experiment,) = suite.experiments
+    beside = [word for request in suite.beside for word in ("-m", _written(request))]
+    asked = suite.experiments[:1] if suite.baselines else suite.experiments  # baselines have experiments of their own
+    if len(asked) != 1 or suite.claims or suite.summary:
+        return shlex.join(["harness", "run", suite.name, *beside, *seeds])
+    (experiment,) = asked
     words = ["harness", "run"]
     for option, requests in (("-m", experiment.models), ("-t", experiment.tasks), ("-p", experiment.probes)):
         for request in requests:
             words += [option, _written(request)]
+    for name, values in suite.grid.items():
+        listed = (format_arguments({name: value}).partition("=")[2] for value in values)
+        words += ["--grid", f"{name}={','.join(listed)}"]
+    words += ["--baselines"] * suite.baselines
     if suite.examples != Suite.model_fields["examples"].default:
         words += ["--examples", str(suite.examples)]
     return shlex.join([*words, *seeds])
