@@ -18,14 +18,14 @@ def test_the_names_are_those_that_the_library_has() -> None:
     assert causal_models() == set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
 
 
-@pytest.mark.parametrize(("name", "hint"), [("mamba", True), ("Mamba", True), ("mumba", False), ("models", False)])
+@pytest.mark.parametrize(("name", "hint"), [("bloom", True), ("Bloom", True), ("blume", False), ("models", False)])
 def test_the_error_says_how_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, hint: bool) -> None:
     """Only for what is there, and without importing the library, here one that must not be imported."""
     package = tmp_path / "transformers"
     (package / "models" / "auto").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError", encoding="utf-8")
     listed = 'OTHERS = OrderedDict([\n("models", "M"),\n]\n)\n'
-    listed += 'MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict(\n    [\n("mamba", "MambaForCausalLM"),\n    ]\n)\n'
+    listed += 'MODEL_FOR_CAUSAL_LM_MAPPING_NAMES = OrderedDict(\n    [\n("bloom", "BloomForCausalLM"),\n    ]\n)\n'
     (package / "models" / "auto" / "modeling_auto.py").write_text(
         listed + listed.replace("MODEL_FOR", "NO"), encoding="utf-8"
     )
@@ -33,8 +33,8 @@ def test_the_error_says_how_to_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RequestError, match=f"there is no model '{name}'") as error:
         default_registry().find("model", name)
-    assert ("architecture of that name: hf:config=mamba" in str(error.value)) == hint
-    assert ("a small one: hf:config=mamba,hidden_size=64," in str(error.value)) == hint
+    assert ("architecture of that name: hf:config=bloom" in str(error.value)) == hint
+    assert ("a small one: hf:config=bloom,hidden_size=64," in str(error.value)) == hint
 
 
 def test_without_the_library_there_is_no_hint(monkeypatch: pytest.MonkeyPatch) -> None:
