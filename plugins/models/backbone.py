@@ -221,7 +221,9 @@ class Residual(nn.Module):
 
     def read_out(self, x: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ out"]:
         """Logits, or numbers."""
-        return F.linear(self.norm(x), self.embedding.weight if self.head is None else self.head.weight)
+        y = self.norm(x)
+        outputs: Tensor = F.linear(y, self.embedding.weight) if self.head is None else self.head(y)
+        return outputs
 
 
 def parameters_of(code: Callable[..., Any], without: Sequence[str] = ()) -> list[inspect.Parameter]:
