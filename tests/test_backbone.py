@@ -245,6 +245,7 @@ def test_the_code_of_a_mixer_decides_ids(folder: Path, plugin_file: Write) -> No
     assert len(seen) == 3
     files = Backbone.files(mixer="delta_net")
     assert {file.name for file in files} >= {"delta_net.py", "chunks.py", "backbone.py"}
+    assert files == sorted(files)  # not as a set has them, which is another order in each process
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,8 @@ class TokenMixer(nn.Module):
         self.inner, self.out = inner, nn.Linear(8, 8)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.inner(x)
-        y = self.out(y[0] if isinstance(y, tuple) else y)
+        inner = self.inner(x)
+        y: Tensor = self.out(inner[0] if isinstance(inner, tuple) else inner)
         return y.cumsum(1)
 
 
