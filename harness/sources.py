@@ -95,8 +95,8 @@ def source_texts(module: ModuleType) -> dict[str, bytes]:
 
 
 def source_files(module: ModuleType) -> list[Path]:
-    """Where they are."""
-    return [path for path, _ in _found(module).values()]
+    """Where they are, in the order of these names, which no process and no machine changes."""
+    return [path for _, (path, _) in sorted(_found(module).items())]
 
 
 def _found(module: ModuleType) -> dict[str, tuple[Path, bytes]]:

@@ -1,10 +1,13 @@
-"""What trials take along to another machine: code in files of no package, and the files that their arguments name.
+"""What trials take along to another machine: code in files of no package, and the files that plugins name (`files`, in
+`harness.contracts`): those that arguments name, also within a text (`./my.py:Mixer:table=words.txt`), and those that
+lie beside them or beside the plugin's own file.
 
-Packages stay: they must be installed over there. So do files that a plugin reads without saying so (`files`, in
-`harness.contracts`), and those beyond `MOST_BYTES`, which must be over there under the same path, as on a file system
-that both machines share.
+Packages stay: they must be installed over there. So do files that a plugin reads without saying so, and those beyond
+`MOST_BYTES`, which must be over there under the same path, as on a file system that both machines share.
 """
 
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +21,10 @@ from harness.sources import content_hash, source_texts
 from harness.work import Work
 
 MOST_BYTES = 256 * 2**20
-"""So large are the files that arguments name, all together, if they travel."""
+"""So large are the files that plugins name, all together, if they travel."""
+
+_MARK = re.compile("""([:=,"'])""")
+"""Between the paths of a text that is a request."""
 
 Use = tuple[str, PluginUse]
 """A plugin with its kind."""
@@ -33,8 +39,8 @@ class Baggage:
     code: dict[str, str] = field(default_factory=dict)
     """The place of a plugin's file, by its path at home."""
     arguments: dict[tuple[str, str], str] = field(default_factory=dict)
-    """The place of what an argument names, by the plugin's target and the argument's value; an absolute path for what
-    does not travel."""
+    """The place of what an argument names, by the plugin's target and the path as it is written; an absolute path for
+    what does not travel."""
     shared: list[str] = field(default_factory=list)
     """Folders with packages that are imported under their own names."""
 
@@ -66,6 +72,8 @@ class Baggage:
         """A text with the paths that the files have at home, for whoever reads an error message there."""
         for home, place in self.code.items():
             text = text.replace(str((folder / place).parent), str(Path(home).parent))
+        for (_, written), place in self.arguments.items():
+            text = text.replace(str(folder / place), written)
         return text
 
 
@@ -82,12 +90,13 @@ def uses(works: Iterable[Work]) -> list[Use]:
 
 def may_have_files(use: PluginUse) -> bool:
     """Whether there is something to pack for a plugin; it is not loaded to find out."""
-    return use.file is not None or any(Path(value).exists() for value in _texts(use.arguments) if value)
+    return use.file is not None or any(Path(path).exists() for path in _paths(use.arguments))
 
 
 def pack(plugins: Iterable[Use]) -> Baggage:
     """What these plugins need. Loads them, so that it is better done in a process of its own."""
-    baggage, size = Baggage(), 0
+    baggage = Baggage()
+    sizes: dict[Path, int] = {}
     for kind, use in plugins:
         try:
             plugin = planned(default_registry(), kind, use)
@@ -96,32 +105,63 @@ def pack(plugins: Iterable[Use]) -> Baggage:
             continue  # the trial fails of it, and says so
         if use.file is not None:
             _pack_code(baggage, use.file, source_texts(plugin.definition.module))
-        for value in _texts(use.arguments):
-            root = Path(value).absolute()
-            found = [path for path in named if root in (path, *path.parents)]
-            size += sum(path.stat().st_size for path in found)
-            place = f"files/{content_hash(str(root))}/{root.name}" if size <= MOST_BYTES else str(root)
-            if found:
-                baggage.arguments[use.target, value] = place
-            if size <= MOST_BYTES:
-                inner = ((path.relative_to(root).as_posix(), path) for path in found)
-                baggage.files.update({f"{place}/{name}".removesuffix("/."): path.read_bytes() for name, path in inner})
+            _pack_named(baggage, use.file.parent, named, sizes)
+        for written in _paths(use.arguments):
+            for root in dict.fromkeys((Path(written).absolute(), Path(written).resolve())):
+                if any(root in (path, *path.parents) for path in named):
+                    place = _pack_named(baggage, root.parent, named, sizes)
+                    baggage.arguments[use.target, written] = f"{place}/{root.name}" if place else str(root)
     return baggage
+
+
+def _pack_named(baggage: Baggage, folder: Path, named: Iterable[Path], sizes: dict[Path, int]) -> str:
+    """Pack what is named and lies in a folder, each file where it is in there, so that modules find one another.
+
+    Returns:
+        The place of the folder; "" if too much would travel.
+    """
+    place = _place(folder)
+    found = {path: path.stat().st_size for path in named if path.is_relative_to(folder)}
+    if sum((sizes | found).values()) > MOST_BYTES:
+        return ""
+    sizes.update(found)
+    for path in found:
+        inner = path.relative_to(folder)
+        baggage.files.setdefault(f"{place}/{inner.as_posix()}", path.read_bytes())
+        if path.suffix == ".py":
+            _pack_packages(baggage, folder, inner, place)
+            if any(Path(each).absolute() == folder for each in sys.path) and place not in baggage.shared:
+                baggage.shared.append(place)
+    return place
 
 
 def _pack_code(baggage: Baggage, file: Path, texts: Mapping[str, bytes]) -> None:
     folder = file.parent
-    place = f"code/{content_hash(str(folder))}"
+    place = _place(folder)
     for key, text in texts.items():
         inner = Path(key.lstrip("/"))
         baggage.files[f"{place}/{inner.as_posix()}"] = text
-        for package in inner.parents[:-1]:  # what makes a folder a package runs, too, when something in it is imported
-            first = package / "__init__.py"
-            if (folder / first).is_file():
-                baggage.files.setdefault(f"{place}/{first.as_posix()}", (folder / first).read_bytes())
+        _pack_packages(baggage, folder, inner, place)
         if not key.startswith("/") and place not in baggage.shared:
             baggage.shared.append(place)
     baggage.code[str(file)] = f"{place}/{file.name}"
+
+
+def _place(folder: Path) -> str:
+    return f"files/{content_hash(str(folder))}"
+
+
+def _pack_packages(baggage: Baggage, folder: Path, inner: Path, place: str) -> None:
+    """What makes a folder a package runs, too, when something in it is imported."""
+    for package in inner.parents[:-1]:
+        first = package / "__init__.py"
+        if (folder / first).is_file():
+            baggage.files.setdefault(f"{place}/{first.as_posix()}", (folder / first).read_bytes())
+
+
+def _paths(arguments: Any) -> list[str]:
+    """All that may be a path in plain data: texts, and what stands in them where they are requests."""
+    return [path for text in _texts(arguments) for path in dict.fromkeys((text, *_MARK.split(text))) if path]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -139,8 +179,10 @@ def _replaced(value: Any, target: str, places: Mapping[tuple[str, str], str], fo
         return {name: _replaced(each, target, places, folder) for name, each in value.items()}
     if isinstance(value, list):
         return [_replaced(each, target, places, folder) for each in value]
-    place = places.get((target, value)) if isinstance(value, str) else None
-    return value if place is None else str(folder / place)
+    if not isinstance(value, str):
+        return value
+    pieces = [value] if (target, value) in places else _MARK.split(value)
+    return "".join(str(folder / places[target, each]) if (target, each) in places else each for each in pieces)
 
 
 def came_home(record: Record, cell: Cell) -> Record:

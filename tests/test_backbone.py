@@ -96,6 +96,44 @@ def test_mixers_work_in_every_precision_and_train(text: str) -> None:
     assert all(torch.isfinite(each.grad).all() for each in built.parameters())
 
 
+@pytest.mark.parametrize("mixer", ["attention:position=rope", "hyena", *(each for each in STEPPED if ":" in each)])
+def test_long_sequences_are_as_exact_as_their_precision(mixer: str) -> None:
+    """At 1,024 positions; also where what is seen adds up to more than float16 can hold."""
+    built = model(mixer).blocks[0].mixer
+    x = 6 * torch.randn(1, 1024, 32, dtype=torch.float64)
+    with torch.no_grad():
+        expected = built(x)
+        for dtype, near in ((torch.float32, 3e-5), (torch.float16, 5e-3), (torch.bfloat16, 0.04)):
+            outputs = built.to(dtype)(x.to(dtype))
+            assert outputs.dtype == dtype
+            assert (outputs - expected).norm() < near * expected.norm(), dtype
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_linear_attention_divides_by_something_however_unlike_queries_and_keys_are(steps: bool) -> None:
+    """elu(-20) + 1 is e^-20, and 0 if it is computed so in float32."""
+    mixer = LinearAttention(4, heads=1, key=1)
+    with torch.no_grad():
+        for layer in (mixer.query, mixer.key):
+            layer.weight.fill_(-5.0)
+        x = torch.ones(1, 3, 4, requires_grad=True)
+        mixer.value.weight.copy_(torch.eye(4))
+        mixer.out.weight.copy_(torch.eye(4))
+    y = in_steps(mixer, x) if steps else mixer(x)
+    torch.testing.assert_close(y, torch.ones(1, 3, 4))
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["gpt", "delta_net"])
+def test_a_head_of_its_own_is_called(name: str) -> None:
+    """Whoever looks at its outputs from outside sees the model's."""
+    built, seen = model(f"{name}:tied=false"), []
+    built.head.register_forward_hook(lambda _, __, outputs: seen.append(outputs))
+    assert built(tokens(2, 5)) is seen[0]
+
+
 def test_linear_attention_is_attention_with_another_similarity() -> None:
     """Katharopoulos et al., equation 7: weights f(q) f(k), normalised over what came before."""
     torch.manual_seed(0)
@@ -207,6 +245,7 @@ def test_the_code_of_a_mixer_decides_ids(folder: Path, plugin_file: Write) -> No
     assert len(seen) == 3
     files = Backbone.files(mixer="delta_net")
     assert {file.name for file in files} >= {"delta_net.py", "chunks.py", "backbone.py"}
+    assert files == sorted(files)  # not as a set has them, which is another order in each process
 
 
 @pytest.mark.parametrize(

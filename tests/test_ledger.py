@@ -142,15 +142,61 @@ def test_parts_of_a_model_that_was_not_written_for_it() -> None:
         "attention": 4 * (16 * 16 + 16),
         "mixing": 0,
         "recurrence": 0,
-        "feed-forward": (4 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16),
+        "mixer": 4 * 16 + 16,
+        "feed-forward": (16 * 32 + 32) + (32 * 16 + 16),
         "norm": 2 * 2 * 16,
         "output": 16 * 64 + 64,
         "other": 0,
     }
-    assert found.forward["feed-forward"] == 2 * 40 * (4 * 16 + 2 * 16 * 32)
+    assert found.forward["mixer"] == 2 * 40 * 4 * 16
+    assert found.forward["feed-forward"] == 2 * 40 * 2 * 16 * 32
     assert found.training["feed-forward"] == 3 * found.forward["feed-forward"]
     assert found.forward["mixing"] == 4 * 40**2 * 16
     assert found.cache_bytes == 2 * 40 * 16 * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "part", "parameters"),
+    [
+        ("hyena", "mixer", 96 * 33 + 96 * 3 + (32 * 18 + 32 * 33 + 32 * 33) + 32 + 32 * 33),
+        ("window_attention", "attention", 4 * 32 * 32),
+        ("delta_net", "recurrence", 4 * 32 * 32 + 2 * 33 + 16),
+    ],
+)
+def test_mixers_are_told_from_the_nets_behind_them_and_from_the_output(model: str, part: str, parameters: int) -> None:
+    """Also the short convolution before a mixer, and an output layer of its own."""
+    net = 32 * 64 + 64 + 64 * 32 + 32
+    found = ledger(f"{model}:layers=1,short=4,tied=false", length=8, vocabulary=100)
+    expected = {"embedding": 3200, part: parameters, "mixer": 4 * 32, "feed-forward": net, "norm": 96, "output": 3200}
+    expected["mixer"] += parameters if part == "mixer" else 0
+    assert {each: number for each, number in found.parameters.items() if number} == expected
+    assert found.forward["feed-forward"] == 2 * 8 * 2 * 32 * 64
+    assert found.forward["output"] == 2 * 8 * 3200
+    assert found.forward["mixer"] >= 2 * 8 * 4 * 32
+
+
+class TokenMixer(nn.Module):
+    """Holds what it mixes with, or mixes by itself."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.out = inner, nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.inner(x)
+        y: Tensor = self.out(inner[0] if isinstance(inner, tuple) else inner)
+        return y.cumsum(1)
+
+
+@pytest.mark.parametrize(
+    ("inner", "part"), [(nn.LSTM(8, 8, batch_first=True), "recurrence"), (nn.Linear(8, 8), "mixer")]
+)
+def test_a_mixer_is_told_by_its_name_unless_it_holds_something_better_known(inner: nn.Module, part: str) -> None:
+    stack = nn.Sequential(nn.Embedding(64, 8), TokenMixer(inner), nn.Linear(8, 64))
+    found = count(stack, WORDS, 4)
+    numbers = sum(each.numel() for each in inner.parameters())
+    assert found.parameters[part] == numbers + (8 * 9 if part == "mixer" else 0)
+    assert found.parameters["feed-forward"] == (0 if part == "mixer" else 8 * 9)
 
 
 class Chunks(nn.Module):

@@ -85,6 +85,22 @@ def test_gradients_of_long_sequences_are_finite(mixer: type[nn.Module], argument
     assert all(each.grad.isfinite().all() and each.grad.any() for each in (x, *layer.parameters()))
 
 
+@pytest.mark.parametrize("mixer", [Mamba, MLSTM])
+def test_a_slow_memory_stays_slow_in_bfloat16(mixer: type[nn.Module]) -> None:
+    """A factor of 0.999 is 1 there."""
+    layer: Any = mixer(width=8, heads=1)
+    kept = torch.tensor(0.999)
+    with torch.no_grad():
+        if isinstance(layer, Mamba):
+            layer.rate.zero_()
+            layer.step_bias.copy_((-kept.log()).expm1().log())
+        else:
+            layer.gates.bias.copy_(torch.tensor([-2.0, kept.logit()]))
+    x, layer = torch.zeros(1, 8, dtype=torch.bfloat16), layer.bfloat16()
+    _, _, gates = layer.step(x, layer.initial_state(1))
+    assert gates["decay" if isinstance(layer, Mamba) else "forget"].item() == pytest.approx(0.999, abs=1e-4)
+
+
 def test_negative_eigenvalues_reach_below_zero() -> None:
     """Down to -1 where the step is long, and up to 1 where it is short; without, not below 0."""
     for negative, least in ((True, -1.0), (False, 0.0)):

@@ -66,6 +66,34 @@ def _measured(out: Path, *models: str) -> Results:
     )
 
 
+def test_code_that_an_argument_names_travels(home: Path, tmp_path: Path) -> None:
+    """A mixer in a file: with the neighbours that it imports, and the files that it names itself."""
+    models = (
+        'backbone:mixer="./mixer.py:M:words=words.txt",layers=1',
+        'hybrid:first="./mixer.py:M:words=words.txt,broken=true",layers=1',
+    )
+    at_home = {record.id: record for record in _measured(tmp_path / "one", *models)}
+    planned = works(tmp_path / "two", *models)
+    baggage = pack(uses(planned))
+    home.rename(tmp_path / "gone")
+    for work, status in zip(planned, ("ok", "failed"), strict=True):
+        cells = {cell.id: cell for cell in work.planned.cells}
+        records = [Record.model_validate_json(event) for event in sent(work, baggage) if isinstance(event, str)]
+        assert {record.id for record in records} == cells.keys()
+        for record in records:
+            assert record.status == status
+            assert outcome(came_home(record, cells[record.id])) == outcome(at_home[record.id])
+
+
+def test_files_beside_a_plugin_travel_beside_it(home: Path, tmp_path: Path) -> None:
+    """Those that it names without an argument."""
+    (work,) = works(tmp_path / "run", "./beside.py:M")
+    baggage = pack(uses([work]))
+    home.rename(tmp_path / "gone")
+    records = [Record.model_validate_json(event) for event in sent(work, baggage) if isinstance(event, str)]
+    assert {record.status for record in records} == {"ok"}, records[0].error
+
+
 def test_what_was_trained_travels_both_ways(tmp_path: Path) -> None:
     """A trial sends its checkpoint and learning curve home, and with them it is not trained again."""
     (work,) = works(tmp_path, "lstm:hidden=8")
@@ -106,7 +134,7 @@ def test_large_files_stay(home: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(travel, "MOST_BYTES", 0)
     (work,) = works(tmp_path / "run", "./model.py:M:words=words.txt")
     baggage = pack(uses([work]))
-    assert all(place.startswith("code/") for place in baggage.files)
+    assert {Path(place).name for place in baggage.files} == {"model.py", "__init__.py", "layers.py"}
     (moved,) = {_words(cell) for cell in baggage.moved(work, tmp_path / "there", tmp_path).planned.cells}
     assert moved == os.fspath(home / "words.txt")
 

@@ -25,6 +25,41 @@ class M(nn.Module):
         return self.layer(tokens)
 """
 
+MIXER = """
+from pathlib import Path
+from torch import nn
+import inner.layers
+
+class M(nn.Module):
+    def __init__(self, width: int, *, words: Path, broken: bool = False) -> None:
+        super().__init__()
+        if broken:
+            raise ValueError(f"{words} as asked")
+        self.layer = inner.layers.mixed(width, int(Path(words).read_text(encoding="utf-8")))
+
+    @staticmethod
+    def files(words, **others):
+        return [words]
+
+    def forward(self, x):
+        return self.layer(x)
+"""
+
+BESIDE = """
+from pathlib import Path
+import model
+
+WORDS = Path(__file__).parent / "words.txt"
+
+class M(model.M):
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__(vocab_size, WORDS)
+
+    @staticmethod
+    def files():
+        return [WORDS]
+"""
+
 LAYERS = """
 from inner import SCALE
 from torch import nn
@@ -36,15 +71,21 @@ class Layer(nn.Module):
 
     def forward(self, tokens):
         return self.stack(tokens)
+
+def mixed(width, hidden):
+    return nn.Sequential(nn.Linear(width, hidden * SCALE), nn.Linear(hidden * SCALE, width))
 """
 
 
 def write_model(folder: Path) -> Path:
-    """Write the model and what it needs: `./model.py:M:words=words.txt`."""
+    """Write the model and what it needs: `./model.py:M:words=words.txt`. Beside it a mixer that needs the same, and a
+    model that needs no argument."""
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "__init__.py").write_text("SCALE = 2", encoding="utf-8")
     (folder / "inner" / "layers.py").write_text(LAYERS, encoding="utf-8")
     (folder / "model.py").write_text(MODEL, encoding="utf-8")
+    (folder / "mixer.py").write_text(MIXER, encoding="utf-8")
+    (folder / "beside.py").write_text(BESIDE, encoding="utf-8")
     (folder / "words.txt").write_text("4", encoding="utf-8")
     return folder
 

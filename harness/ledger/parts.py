@@ -1,5 +1,6 @@
 """Which part of a model each of its modules belongs to, told from outside: by what it is and by what it does."""
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,14 @@ from harness.contracts import OffersState
 MIXING = "mixing"
 """What is done without weights: products of queries and keys, and of what came of that and values."""
 
-PARTS = ("embedding", "attention", MIXING, "recurrence", "feed-forward", "norm", "output", "other")
+PARTS = ("embedding", "attention", MIXING, "recurrence", "mixer", "feed-forward", "norm", "output", "other")
 """The parts of a ledger, in its order. An output layer that shares its matrix with the embedding costs operations, and
 has no parameters of its own."""
 
 _NORM = re.compile("norm", re.IGNORECASE)
+_MIXER = re.compile("(?<!channel)(?<!channel_)(?<!state)(?<!state_)mixer$", re.IGNORECASE)
+_CONVOLUTION = re.compile("conv", re.IGNORECASE)
+_KNOWN = ("attention", "recurrence")
 _POSITION = re.compile("pos|wpe|embed", re.IGNORECASE)
 _WITH_WEIGHTS = (nn.Linear, nn.Bilinear, nn.modules.conv._ConvNd)
 
@@ -27,9 +31,11 @@ def parts_of(model: nn.Module, inputs: Tensor, output_size: int) -> dict[str, st
 
     - embedding: `nn.Embedding` and its kin;
     - norm: a class whose name says so;
-    - recurrence: `nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells, and layers that offer their state;
     - attention: a module that calls `scaled_dot_product_attention` itself, with its projections, and
       `nn.MultiheadAttention`;
+    - recurrence: `nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells, and layers that offer their state;
+    - mixer: what brings positions together in another way: a module whose name or class ends in "mixer" (of channels
+      or of a state: no), with neither of the above inside; a convolution over several positions;
     - output: the last layer with weights that gives as many numbers as the model does, and stands in no stack of layers
       (its path has no number) unless what it gives is what the model gives;
     - feed-forward: every other layer with weights.
@@ -73,15 +79,30 @@ def _part(path: str, module: nn.Module, attending: set[str], last: str) -> str:
     kind = type(module).__name__
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return "embedding"
-    if isinstance(module, nn.RNNBase | nn.RNNCellBase | OffersState):
-        return "recurrence"
     if path in attending or isinstance(module, nn.MultiheadAttention):
         return "attention"
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase | OffersState):
+        return "recurrence"
     if _NORM.search(kind) and not isinstance(module, nn.ModuleList | nn.Sequential):
         return "norm"
-    if _has_weights(module):
-        return "output" if path == last else "feed-forward"
-    return ""
+    if path == last:
+        return "output"
+    if _mixes(path, module, attending):
+        return "mixer"
+    return "feed-forward" if _has_weights(module) else ""
+
+
+def _mixes(path: str, module: nn.Module, attending: set[str]) -> bool:
+    kind = type(module).__name__
+    if isinstance(module, nn.modules.conv._ConvNd):
+        return math.prod(module.kernel_size) > 1
+    if _MIXER.search(path) or _MIXER.search(kind):
+        return not any(_part(f"{path}.{name}", each, attending, "") in _KNOWN for name, each in _inside(module))
+    return bool(_CONVOLUTION.search(kind)) and not _has_weights(module) and not _inside(module)
+
+
+def _inside(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    return [(name, each) for name, each in module.named_modules() if name]
 
 
 def _has_weights(module: nn.Module) -> bool:

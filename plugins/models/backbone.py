@@ -221,7 +221,9 @@ class Residual(nn.Module):
 
     def read_out(self, x: Float[Tensor, "*_ d_model"]) -> Float[Tensor, "*_ out"]:
         """Logits, or numbers."""
-        return F.linear(self.norm(x), self.embedding.weight if self.head is None else self.head.weight)
+        y = self.norm(x)
+        outputs: Tensor = F.linear(y, self.embedding.weight) if self.head is None else self.head(y)
+        return outputs
 
 
 def parameters_of(code: Callable[..., Any], without: Sequence[str] = ()) -> list[inspect.Parameter]:
@@ -305,7 +307,8 @@ def any_mixer(mixer: str = "attention") -> list[Mixer]:
     A block is x + mixer(short(norm(x))), then x + net(norm(x)); x starts as the embedding, and is read out behind a
     norm. What a mixer gives at a position depends on that position and earlier ones: `harness check` finds one that
     sees the future. It may offer its state (`initial_state` and `step`; see `harness.contracts.OffersState`), and then
-    the model does. A static method `check_arguments(width=..., ...)` may raise ValueError before anything is built.
+    the model does. A static method `check_arguments(width=..., ...)` may raise ValueError before anything is built,
+    and `files(...)` gives the paths of what it reads, as those of plugins do (`harness.contracts`).
 
     Args:
         mixer: written as a model is: `./my.py:Mixer`, `package.module:Mixer`, or the name of a model that is made of

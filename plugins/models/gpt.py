@@ -244,4 +244,6 @@ class GPT(nn.Module):
         x = self.dropout(x)
         for block in self.blocks:
             x = block(x, turn, bias)
-        return F.linear(self.norm(x), self.embedding.weight if self.head is None else self.head.weight)
+        y = self.norm(x)
+        outputs: Tensor = F.linear(y, self.embedding.weight) if self.head is None else self.head(y)
+        return outputs

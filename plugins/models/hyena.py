@@ -1,6 +1,7 @@
 """A gated convolution as long as the sequence, as a mixer."""
 
 import math
+from typing import Any
 
 import torch
 from harness_plugins.models.backbone import ShortConvolution, model_of
@@ -41,18 +42,19 @@ class Hyena(nn.Module):
         self.net = nn.Sequential(
             nn.Linear(1 + 2 * bands, hidden), Sine(), nn.Linear(hidden, hidden), Sine(), nn.Linear(hidden, width)
         )
-        self.register_buffer("rates", torch.logspace(1, 0, width) / horizon, persistent=False)
         self.skip = nn.Parameter(torch.randn(width))
         self.outputs = nn.Linear(width, width)
 
     def filters(self, time: int) -> Float[Tensor, "width time"]:
         """h_0, ..., h_{time - 1} of each feature. The windows have unit energy, so that all features have one scale."""
-        rates: Tensor = self.get_buffer("rates")
-        distance = torch.arange(time, dtype=rates.dtype, device=rates.device)
-        angles = 2 * math.pi / self.horizon * distance[:, None] * torch.arange(1, self.bands + 1).to(rates)
-        seen = torch.cat((distance[:, None] / self.horizon, angles.sin(), angles.cos()), -1)
-        window = (2 * rates).sqrt() * (-rates * distance[:, None]).exp()
-        filters: Tensor = (self.net(seen) * window).mT
+        exact = torch.promote_types(self.skip.dtype, torch.float32)  # bfloat16 cannot count beyond 256
+        like: dict[str, Any] = {"dtype": exact, "device": self.skip.device}
+        rates = torch.logspace(1, 0, len(self.skip), **like) / self.horizon
+        distance = torch.arange(time, **like)[:, None]
+        angles = 2 * math.pi / self.horizon * distance * torch.arange(1, self.bands + 1, **like)
+        seen = torch.cat((distance / self.horizon, angles.sin(), angles.cos()), -1)
+        window = (2 * rates).sqrt() * (-rates * distance).exp()
+        filters: Tensor = (self.net(seen.to(self.skip.dtype)) * window).mT
         return filters
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:

@@ -51,9 +51,11 @@ class LinearAttention(nn.Module):
         check_heads(width, heads)
 
     def parts(self, x: Float[Tensor, "*_ width"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Features of queries and keys, and values with a 1 behind them, which the keys themselves are added up by."""
-        q, k, v = (layer(x).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
-        return F.elu(q) + 1, F.elu(k) + 1, F.pad(v, (0, 1), value=1.0)
+        """Features of queries and keys, and values with a 1 behind them, which the keys themselves are added up by; in
+        float32 at least, since the sums of a long sequence are too large for float16."""
+        exact = torch.promote_types(x.dtype, torch.float32)
+        q, k, v = (layer(x).to(exact).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
+        return feature(q), feature(k), F.pad(v, (0, 1), value=1.0)
 
     def decays(self, x: Float[Tensor, "*_ width"]) -> Float[Tensor, "*_ head"] | None:
         """a_t of each head, in float32 at least, since they are near 1; None where all are 1."""
@@ -67,7 +69,7 @@ class LinearAttention(nn.Module):
 
     def read_out(self, sums: Float[Tensor, "*_ head value"]) -> Float[Tensor, "*_ width"]:
         """The weighted means of values, and what is made of them."""
-        y: Tensor = self.out((sums[..., :-1] / sums[..., -1:]).flatten(-2))
+        y: Tensor = self.out((sums[..., :-1] / sums[..., -1:]).flatten(-2).to(self.out.weight.dtype))
         return y
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
@@ -77,7 +79,8 @@ class LinearAttention(nn.Module):
         """Nothing seen; the last column is z."""
         weight = self.value.weight
         key, value = len(self.key.weight) // self.heads, len(weight) // self.heads
-        return weight.new_zeros(batch_size, self.heads, key, value + 1)
+        exact = torch.promote_types(weight.dtype, torch.float32)
+        return weight.new_zeros(batch_size, self.heads, key, value + 1, dtype=exact)
 
     def step(
         self, x: Float[Tensor, "batch width"], state: Float[Tensor, "batch head key value"]
@@ -86,10 +89,16 @@ class LinearAttention(nn.Module):
         q, k, v = self.parts(x)
         decays = self.decays(x)
         if decays is not None:
-            state = decays[..., None, None].to(state.dtype) * state
+            state = decays[..., None, None] * state
         state = state + k[..., None] * v[..., None, :]
         gates = {} if self.gate is None or decays is None else {"forget": decays}
         return self.read_out(torch.einsum("bhk,bhkv->bhv", q, state)), state, gates
+
+
+def feature(x: Float[Tensor, "*_"]) -> Float[Tensor, "*_"]:
+    """elu(x) + 1. Written like this it is above 0 where `F.elu`, which ends at -1, leaves nothing of it: below -17 in
+    float32."""
+    return x.clamp(max=0).exp() + x.relu()
 
 
 LinearAttentionModel = model_of(LinearAttention)

@@ -54,16 +54,17 @@ class MLSTM(nn.Module):
         since = kept.cumsum(1)
         largest = since + (enter - since).cummax(1).values.clamp(min=0)  # m_t, of which any rounding cancels, too
         largest = largest.detach()
-        before = F.pad(largest[:, :-1], (0, 0, 1, 0))
-        k = (enter - largest).exp()[..., None] * k
-        both = decayed_sums(q, k, with_ones(v), (kept + before - largest).exp())
+        change = largest - F.pad(largest[:, :-1], (0, 0, 1, 0))
+        k = ((enter - largest).exp()[..., None] * k).to(q.dtype)
+        both = decayed_sums(q, k, with_ones(v), (kept - change).exp())
         return self.read(both, largest, o)
 
     def initial_state(self, batch_size: int) -> dict[str, Tensor]:
         """Zeros: the matrix C, its last row n, and m."""
         shape = batch_size, self.heads, self.key, self.sizes[2] // self.heads + 1
-        zeros = self.outputs.weight.new_zeros
-        return {"cell": zeros(shape), "largest": zeros(batch_size, self.heads)}
+        weight = self.outputs.weight
+        exact = torch.promote_types(weight.dtype, torch.float32)
+        return {each: weight.new_zeros(size, dtype=exact) for each, size in (("cell", shape), ("largest", shape[:2]))}
 
     def step(
         self, x: Float[Tensor, "batch width"], state: dict[str, Tensor]
@@ -75,14 +76,15 @@ class MLSTM(nn.Module):
         i = (enter - largest).exp()
         written = (i[..., None] * k)[..., None] * with_ones(v)[..., None, :]
         cell = (kept + state["largest"] - largest).exp()[..., None, None] * state["cell"] + written
-        both = (q[..., None, :] @ cell).squeeze(-2)
+        both = (q[..., None, :].to(cell.dtype) @ cell).squeeze(-2)
         return self.read(both, largest, o), {"cell": cell, "largest": largest}, {"forget": kept.exp(), "input": i}
 
     def projected(self, x: Float[Tensor, "*at width"]) -> tuple[Tensor, ...]:
-        """q, k and v by head; o~; i~ and f~, one for each head."""
+        """q, k and v by head; o~; i~ and f~, one for each head, in float32 at least, since decays are near 1."""
         q, k, v, o = self.inputs(x).split(self.sizes, -1)
         q, k, v = (each.unflatten(-1, (self.heads, -1)) for each in (q, k, v))
-        return q, k * self.key**-0.5, v, o, *self.gates(x).chunk(2, -1)
+        exact = torch.promote_types(x.dtype, torch.float32)
+        return q, k * self.key**-0.5, v, o, *self.gates(x).to(exact).chunk(2, -1)
 
     def read(
         self, both: Float[Tensor, "*at head value"], largest: Float[Tensor, "*at head"], o: Float[Tensor, "*at width"]
@@ -90,7 +92,7 @@ class MLSTM(nn.Module):
         """What leaves the mixer, from C q and, behind it, n q."""
         y, n = both[..., :-1], both[..., -1:]
         h = y / torch.maximum(n.abs(), (-largest).exp()[..., None])
-        normed = self.norm(h.reshape(-1, o.shape[-1])).view_as(o)
+        normed = self.norm(h.reshape(-1, o.shape[-1]).to(o.dtype)).view_as(o)
         outputs: Tensor = self.outputs(o.sigmoid() * normed)
         return outputs
 

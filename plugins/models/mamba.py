@@ -67,12 +67,13 @@ class Mamba(nn.Module):
 
     def forward(self, u: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
         z, x, b, c, dt, a = self.selected(u)
-        y = decayed_sums(c[..., None, :], b[..., None, :], dt[..., None] * x, a)
+        y = decayed_sums(c[..., None, :], b[..., None, :], (dt[..., None] * x).to(x.dtype), a)
         return self.gated(y, x, z)
 
     def initial_state(self, batch_size: int) -> Float[Tensor, "batch head state feature"]:
         """Zeros."""
-        return self.rate.new_zeros(batch_size, self.heads, self.size, self.inner // self.heads)
+        exact = torch.promote_types(self.rate.dtype, torch.float32)
+        return self.rate.new_zeros(batch_size, self.heads, self.size, self.inner // self.heads, dtype=exact)
 
     def step(
         self, u: Float[Tensor, "batch width"], state: Float[Tensor, "batch head state feature"]
@@ -81,14 +82,15 @@ class Mamba(nn.Module):
         z, x, b, c, dt, a = self.selected(u)
         written = b[:, None, :, None] * (dt[..., None] * x)[:, :, None]
         state = a[..., None, None] * state + written
-        y = (c[:, None, None] @ state).squeeze(-2)
+        y = (c[:, None, None].to(state.dtype) @ state).squeeze(-2).to(x.dtype)
         return self.gated(y, x, z), state, {"decay": a, "step": dt}
 
     def selected(self, u: Float[Tensor, "*at width"]) -> tuple[Tensor, ...]:
-        """z; x by head; B; C; dt and a, one for each head."""
+        """z; x by head; B; C; dt and a, one for each head, in float32 at least, since a is near 1."""
         z, xbc, dt = self.inputs(u).split((self.inner, self.inner + 2 * self.size, self.heads), -1)
         x, b, c = F.silu(xbc).split((self.inner, self.size, self.size), -1)
-        dt = F.softplus(dt + self.step_bias)
+        exact = torch.promote_types(u.dtype, torch.float32)
+        dt = F.softplus(dt.to(exact) + self.step_bias)
         a = (-self.rate.exp() * dt).exp()
         return z, x.unflatten(-1, (self.heads, -1)), b, c, dt, 2 * a - 1 if self.negative else a
 

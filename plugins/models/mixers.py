@@ -55,8 +55,9 @@ class Mixer:
     @cached_property
     def files(self) -> list[Path]:
         """Those in which its code is, of which it was found by name: its module's, and all that this imports from the
-        same folder or package."""
-        return [] if self.definition is None else source_files(self.definition.module)
+        same folder or package; and those that it names by its arguments, as plugins do (`files`)."""
+        code = [] if self.definition is None else source_files(self.definition.module)
+        return [*code, *Capabilities(self.code).files(**self.arguments)]
 
 
 def find_mixer(text: str) -> Mixer:
