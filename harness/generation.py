@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from harness.contracts import OffersCache, OffersState
+from harness.offers import OffersCache, OffersState
 
 
 def generate(

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from harness.attention import attention_shape
-from harness.contracts import OffersAttention
 from harness.errors import PluginError, RequestError, did_you_mean
+from harness.offers import OffersAttention
 from harness.recurrence import recurrent_modules, states_of
 from harness.subject import Subject
 

@@ -263,8 +263,8 @@ def deciding_files() -> list[Path]:
     here = Path(__file__).parent
     names = (
         *("build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients", "inventory"),
-        *("isolation", "laws", "needs", "partial", "probing", "runner", "settings", "stacks", "statistics"),
-        *("subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("isolation", "laws", "needs", "offers", "partial", "probing", "runner", "settings", "stacks"),
+        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
     return sorted([*(here / f"{name}.py" for name in names), *folders])

@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
-from harness.contracts import Batch, Condition, OffersAttention, Skip, Task
+from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
 from harness.files import replaced
 from harness.fingerprints import Fingerprint
 from harness.fitting import fit
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
+from harness.offers import OffersAttention
 from harness.partial import Keeper, Partial
 from harness.preflight import inspect, unfair
 from harness.probing import measure, unmet_need

@@ -9,10 +9,11 @@ import torch
 from harness_plugins.probes.own_outputs import OwnOutputs
 from torch import Tensor, nn
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, OffersCache, Task, token_metrics
+from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
 from harness.examples import seeded
 from harness.generation import generate
 from harness.measurements import Curve, Scalar
+from harness.offers import OffersCache
 from harness.subject import Subject
 
 RING = 7
