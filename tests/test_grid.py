@@ -248,6 +248,19 @@ def test_without_a_grid_a_failure_is_one_at_this_learning_rate() -> None:
     assert "at this learning rate" not in render(failing(1e-3) + failing(1e-2))
 
 
+def test_a_model_without_gradient_steps_has_no_learning_rate() -> None:
+    """So that none works or fails at one; what a grid varies of it otherwise counts."""
+
+    def counted(n: int, score: float) -> list[Record]:
+        scalar = Scalar(name="worst_inside", unit="share", value=score, verdict="never learned", headline=True)
+        return [record(scalar, model=f"ngram:n={n}", loss=1.0, fitted=True, seed=seed) for seed in range(3)]
+
+    assert learnability(counted(2, 0.1), suite()) == []
+    assert "at this learning rate" not in render(counted(2, 0.1))
+    (found,) = learnability(counted(2, 0.1) + counted(3, 1.0), suite(grid={"lr": [1e-3, 1e-2], "n": [2, 3]}))
+    assert [(each.values, each.works) for each in found.cells] == [({"n": 2}, False), ({"n": 3}, True)]
+
+
 def test_a_run_with_a_grid(tmp_path: Path) -> None:
     """From the library to the report; run again, nothing is measured anew."""
     asked: dict[str, Any] = {"grid": {"lr": [1e-3, 1e-2]}, "training": {"steps": 2}, "seeds": 1, "examples": 16}

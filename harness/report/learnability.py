@@ -14,7 +14,7 @@ from harness.grids import argument_part, cells
 from harness.labels import short_labels
 from harness.matching import label_arguments, matches
 from harness.measurements import Curve, Scalar
-from harness.report.conditions import differing, trained, written
+from harness.report.conditions import conditions, differing, trained, written
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import identity, validated
@@ -239,10 +239,11 @@ def _rank(model: PluginUse, task: PluginUse, suite: Suite | None) -> tuple[int, 
 
 
 def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[str]:
-    """What was varied: by the grid, or otherwise."""
+    """What was varied, by the grid or otherwise, and had a say: a model that is fitted takes no learning rate."""
     asked = [name for name in argument_part(grid) if all(name in record.model.arguments for record in records)]
     told = differing(record.training.model_dump() for record in records)
-    return [*[name for name in Training.model_fields if name in grid or name in told], *asked]
+    meant = [name for name in Training.model_fields if all(name in conditions(record) for record in records)]
+    return [*[name for name in meant if name in grid or name in told], *asked]
 
 
 def _default(base: PluginUse, task: PluginUse, suite: Suite | None) -> dict[str, Any] | None:
