@@ -16,7 +16,8 @@ from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.report import render
-from harness.report.grid_table import sentence, verdict
+from harness.report.elements import Table
+from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Learnability, Window, learnability, windows
 from harness.requests import build_suite, read_grid
 from harness.schema import Record, Scalar
@@ -184,6 +185,21 @@ def test_windows_are_neighbours_that_work() -> None:
     assert window.factor == pytest.approx(10)
     gap = said(cell(1e-4, [GOOD] * 3) + cell(1e-3, [BAD] * 3) + cell(1e-2, [GOOD] * 3))
     assert [(each.low, each.high) for each in windows("lr", gap.cells)] == [(1e-4, 1e-4), (1e-2, 1e-2)]
+
+
+def test_values_that_work_are_told_with_words_and_zero_among_them() -> None:
+    """No width is a factor from zero on; no clipping stands beside numbers."""
+
+    def works(name: str, *values: Any) -> str:
+        records = [
+            each.model_copy(update={"training": each.training.model_copy(update={name: value})})
+            for value in values
+            for each in cell(1e-3, [GOOD] * 3)
+        ]
+        return next(block for block in grid_blocks(records) if isinstance(block, Table)).columns[-1].cells[0]
+
+    assert works("weight_decay", 0.0, 0.1) == "0 .. 0.1; nothing lower or higher was tried"
+    assert works("clip", None, 0.5, 1.0) == "0.5 .. 1, a factor of 2 or more; nothing lower or higher was tried; none"
 
 
 def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:

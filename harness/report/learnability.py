@@ -160,7 +160,7 @@ def windows(axis: str, row: Sequence[Cell]) -> list[Window]:
         axis: the field.
         row: cells that differ in it alone, in order.
     """
-    tried = [cell for cell in row if cell.seeds and _order(cell.values[axis])[0] == 0]
+    tried = [cell for cell in row if cell.seeds and is_number(cell.values[axis])]
     found: list[list[int]] = []
     for index, cell in enumerate(tried):
         if not cell.works:
@@ -293,9 +293,12 @@ def _usual(records: Sequence[Record] | None, names: Iterable[str], default: dict
 
 def _order(value: Any) -> tuple[int, float, str]:
     """Numbers by size, before words by the alphabet."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value), ""
-    return 1, 0.0, written(value)
+    return (0, float(value), "") if is_number(value) else (1, 0.0, written(value))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value has a place among others: none that is missing, a word, or a yes or no."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | None:
