@@ -23,9 +23,10 @@ from harness.fingerprints import Fingerprint
 from harness.fitting import fit
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
+from harness.needs import unfair
 from harness.offers import OffersAttention
 from harness.partial import Keeper, Partial
-from harness.preflight import inspect, unfair
+from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.recurrence import states_of
