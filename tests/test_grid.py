@@ -209,6 +209,8 @@ def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
     found = said(losses + others)
     assert [each.successes for each in found.tried] == [2, 0]
     assert [each.successes for each in said(losses + others, success=0.15).tried] == [1, 0]
+    no_chance = said(cell(1e-3, [(0.2, 1.0), (0.1, 1.0), (0.1, 1.0)], levels={"best": 0.0}), success=0.15)
+    assert [each.successes for each in no_chance.tried] == [2]
     unknown = said(cell(1e-3, [(0.9, 1.0), (0.89, 1.0)], levels={}))
     assert unknown.threshold is not None
     assert (unknown.threshold.value, unknown.cells[1].successes) == (0.9, 1)

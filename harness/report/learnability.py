@@ -306,14 +306,15 @@ def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | No
     ok = [record for record in records if record.status == "ok"]
     curves = [m for r in ok for m in r.measurements if isinstance(m, Curve) and m.headline and m.levels]
     levels = next((curve.levels for curve in curves if {"chance", "best"} <= curve.levels.keys()), None)
-    higher = levels is None or levels["best"] >= levels["chance"]
+    scores = [m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
     if suite is not None and suite.success is not None:
-        return Threshold(suite.success, higher, "as asked for")
+        best = next((curve.levels["best"] for curve in curves if "best" in curve.levels), math.inf)
+        others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
+        return Threshold(suite.success, not any(other > best for other in others), "as asked for")
     if levels is not None:
         chance, best = levels["chance"], levels["best"]
         why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
-        return Threshold(chance + SOLVED * (best - chance), higher, why)
-    scores = (m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
+        return Threshold(chance + SOLVED * (best - chance), best >= chance, why)
     if any(scalar.unit == "share" for scalar in scores):
         return Threshold(SOLVED, True, "of a share whose chance is not known")
     return None
