@@ -22,7 +22,7 @@ and optional static or class methods, called with the resolved arguments before 
     check_arguments(**arguments)   # raises ValueError if they do not go together
     files(**arguments)             # paths whose content decides the result; it becomes part of every id
     pretrained(**arguments)        # whether the model comes with its weights; it is then measured and never trained
-    tokenizer(**arguments)         # a `Tokenizer`, or None; handed to a task whose constructor asks for `tokenizer`
+    tokenizer(**arguments)         # a `harness.offers.Tokenizer` or None; a task may ask for it (`tokenizer`)
     check_tokenizer(**arguments)   # raises ValueError if `tokenizer` would; quick, so that plans can ask
 
 **A task** subclasses `Task`; its constructor may ask for `tokenizer` by name (None where the model has none).
@@ -37,7 +37,7 @@ yield measurements (`harness.schema`). Optional attributes of a probe:
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -242,49 +242,6 @@ def token_metrics(answers: int) -> dict[str, Metric]:
     }
 
 
-@runtime_checkable
-class Tokenizer(Protocol):
-    """How a model reads text; what it offers to a task made of text."""
-
-    @property
-    def size(self) -> int:
-        """The number of token ids that the model takes and predicts."""
-        ...
-
-    @property
-    def start(self) -> int | None:
-        """The token that the model expects before a text; None if it was trained without one."""
-        ...
-
-    @property
-    def unknown(self) -> int | None:
-        """The token that stands for what the vocabulary lacks, if there is one."""
-        ...
-
-    def encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The text's token ids, and for each the characters `first` to `last - 1` that it stands for."""
-        ...
-
-    def token(self, name: str) -> int | None:
-        """The id of one token by name, for example `<s>`."""
-        ...
-
-    def name(self, token: int) -> str:
-        """The inverse of `token`."""
-        ...
-
-
-@runtime_checkable
-class OffersWordEnds(Protocol):
-    """A tokenizer that knows which tokens continue a word."""
-
-    @property
-    def ends_word(self) -> Sequence[bool]:
-        """For every token id, whether a word is over when this token comes next: it begins with a space or another sign
-        that belongs to no word, or ends the text. False for a token that goes on with the word."""
-        ...
-
-
 class Task:
     """A task: training data, evaluation conditions and a score. Subclass it; the constructor's keyword arguments,
     annotated, are the configuration.
@@ -422,57 +379,6 @@ class Task:
     def headline(self) -> str:
         """The name of the score that tables show first."""
         return next(iter(self.metrics))
-
-
-@runtime_checkable
-class OffersAttention(Protocol):
-    """A model that computes attention by hand and shows its patterns itself."""
-
-    def attention_patterns(self, tokens: Int[Tensor, "batch time"]) -> Sequence[Float[Tensor, "batch head time time"]]:
-        """One tensor per layer; each row (over keys, the last axis) sums to 1, or less if a part goes to no token."""
-        ...
-
-
-@runtime_checkable
-class OffersState(Protocol):
-    """A recurrent model, or a module of one, that is written by hand and shows its state itself: a cell, a state-space
-    model, linear attention. (`nn.RNN`, `nn.LSTM`, `nn.GRU` and their cells are seen without its help.)
-
-    `forward` maps its input to outputs in one pass; `step`, from `initial_state` on and position by position, computes
-    the same. It changes nothing, neither the module nor the state that it is given.
-
-    A state is a tensor, or a tuple or dict of them, nested at will; the first axis of each is the example, and none
-    grows with the length. The entry `cell` of a dict holds cells, as an LSTM has them. A list has one entry for each
-    layer; gates are then a list, too.
-    """
-
-    def initial_state(self, batch_size: int) -> Any:
-        """The state before the first step, on the device and in the precision of the module."""
-        ...
-
-    def step(
-        self, x: Int[Tensor, " batch"] | Float[Tensor, "batch width"], state: Any
-    ) -> tuple[Float[Tensor, "batch out"], Any, Mapping[str, Tensor] | list[Mapping[str, Tensor]]]:
-        """One step: from the token ids, or vectors, at one position and the state before it to the outputs at that
-        position, the state after it, and gates by name (`batch cell` each; `{}` if there is none to show)."""
-        ...
-
-
-@runtime_checkable
-class OffersCache(Protocol):
-    """A model of tokens that goes on from a sequence without reading it again, by what it keeps of it."""
-
-    def go_on(self, tokens: Int[Tensor, "batch new"], cache: Any) -> tuple[Float[Tensor, "batch new out"], Any]:
-        """The outputs for tokens that follow those behind `cache` (None: they are the first ones), equal to those of
-        one pass over all; and what is kept of all. The cache that was given may be used up."""
-        ...
-
-
-@runtime_checkable
-class OffersMaximumLength(Protocol):
-    """A model that can say how long a sequence it can take (`None`: no limit)."""
-
-    max_length: int | None
 
 
 def different(values: Int[Tensor, " batch"], generator: torch.Generator) -> Int[Tensor, " batch"]:

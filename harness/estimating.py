@@ -17,7 +17,7 @@ from harness.errors import RequestError, shown
 from harness.execution import Execution
 from harness.executors import Executor
 from harness.plan import Plan, Planned
-from harness.schema import Record, Training, Trial
+from harness.schema import AMOUNT, Record, Training
 from harness.seeds import FEW_SEEDS, identity, name_seeds
 from harness.sharding import BACKWARD, EPOCH
 from harness.sources import content_hash
@@ -163,9 +163,10 @@ def _look(record: Record) -> object:
 def _whole(planned: Planned, short: _Timed, longer: _Timed) -> float:
     """Seconds of a whole trial: what two short ones lead to."""
     training = planned.trial.training
-    steps = training.steps if training.steps is not None else (training.epochs or 0) * EPOCH / training.batch_size
+    epochs = min(1, training.epochs or 0) if planned.fits else training.epochs or 0
+    steps = training.steps if training.steps is not None else epochs * EPOCH / training.batch_size
     step = _slope(short.train, longer.train, longer.steps - short.steps)
-    looks = max(0.0, steps / training.validate_every - 1) * LOOK
+    looks = 0.0 if planned.fits else max(0.0, steps / training.validate_every - 1) * LOOK
     train = longer.train + step * (max(0.0, steps - longer.steps) + looks) if longer.train else 0.0
     probes = 0.0
     for cell in planned.cells:
@@ -209,7 +210,7 @@ def within(plan: Plan, known: Estimate, hours: float) -> Cut:
     kept = {name: [*values] for name, values in plan.suite.grid.items()}
     seeds = all_seeds = 1 + max(planned.trial.seed for planned in plan.trials)
     while True:
-        trials = [planned for planned in plan.trials if planned.trial.seed < seeds and _in(planned.trial, plan, kept)]
+        trials = [planned for planned in plan.trials if planned.trial.seed < seeds and _in(planned, plan, kept)]
         needed = _hours([known.seconds.get(planned.trial.id, 0.0) for planned in trials], known.jobs)
         if needed <= hours:
             return Cut(replace(plan, trials=trials), needed, _left_out(plan, hours, all_seeds, seeds, kept))
@@ -228,18 +229,24 @@ def within(plan: Plan, known: Estimate, hours: float) -> Cut:
             )
 
 
-def _in(trial: Trial, plan: Plan, kept: Mapping[str, Sequence[Any]]) -> bool:
+def _in(planned: Planned, plan: Plan, kept: Mapping[str, Sequence[Any]]) -> bool:
     """Whether a trial has none of the values that were left out."""
+    trial = planned.trial
     for name, values in kept.items():
         if len(values) == len(plan.suite.grid[name]):
             continue
         if name in Training.model_fields:
-            own = None if trial.pretrained else {"": getattr(trial.training, name)}
+            own = {"": getattr(trial.training, name)} if _varies(planned, name) else None
         else:
             own = {"": trial.model.arguments[name]} if name in trial.model.arguments else None
         if own is not None and not any(_same(own[""], value) for value in values):
             return False
     return True
+
+
+def _varies(planned: Planned, name: str) -> bool:
+    """Whether a training setting has a meaning for a trial, so that a grid varies it."""
+    return not planned.trial.pretrained and (name in AMOUNT or not planned.fits)
 
 
 def _same(own: Any, value: Any) -> bool:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from harness.contracts import OffersCache, OffersState
+from harness.offers import OffersCache, OffersState
 
 
 def generate(
@@ -36,8 +36,8 @@ def generate(
         generator: on the CPU, draws the tokens; needed for a temperature above 0.
 
     Raises:
-        ValueError: an argument makes no sense, the texts would become longer than the model takes (`max_length`), the
-            model says that its outputs see what comes later, or it writes what it cannot read.
+        ValueError: an argument makes no sense, the texts would become longer than the model takes (`max_length`), or
+            the model says that its outputs see what comes later.
     """
     _check(model, prompt, steps, temperature, generator)
     written: list[Tensor] = []

@@ -1,12 +1,42 @@
-"""What a probe may need of a model and a task, and how to find out whether it is there."""
+"""What a probe may need of a model and a task, and how to find out whether it is there; what a model must not see."""
 
 from collections.abc import Callable, Iterable
 
+import torch
+
 from harness.attention import attention_shape
-from harness.contracts import OffersAttention
+from harness.contracts import IGNORE, Batch, Interface
 from harness.errors import PluginError, RequestError, did_you_mean
+from harness.offers import OffersAttention
 from harness.recurrence import recurrent_modules, states_of
 from harness.subject import Subject
+
+SEEN = {"all": "all tokens", "source": "the whole source"}
+"""What a model sees beyond the past, by what it says (`sees`)."""
+
+
+def unfair(subject: Subject) -> str:
+    """Why the model cannot be asked what the task asks, by what it says that it sees; "" if it can."""
+    sees = getattr(subject.model, "sees", "past")
+    batches = map(subject.batch, subject.task.conditions() if sees in SEEN else ())
+    if not any(_asks_what_is_seen(batch, subject.task.interface, sees) for batch in batches):
+        return ""
+    return (
+        f'the model sees {SEEN[sees]} (sees = "{sees}"), and the task asks there for the next token, which stands in '
+        "its input: it would read the answer"
+    )
+
+
+def _asks_what_is_seen(batch: Batch, interface: Interface, sees: str) -> bool:
+    """Whether most targets where the next token is seen, too, are that token."""
+    if batch.tokens.is_floating_point() or batch.targets.is_floating_point():
+        return False
+    targets = batch.targets[:, :-1]
+    asked = targets != IGNORE
+    if sees == "source":
+        following = torch.arange(1, batch.tokens.shape[1], device=targets.device)
+        asked = asked & (following < interface.target_starts(batch.tokens)[:, None])
+    return bool(asked.any()) and (targets == batch.tokens[:, 1:])[asked].double().mean().item() > 0.5
 
 
 def _cue(subject: Subject) -> str:

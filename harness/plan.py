@@ -15,7 +15,7 @@ from harness.matching import asked_for, matches, means, trained_so
 from harness.plugin import Plugin
 from harness.registry import Registry
 from harness.resolving import AnyPlugin, Resolver
-from harness.schema import Cell, Failure, PluginUse, Training, Trial
+from harness.schema import AMOUNT, Cell, Failure, PluginUse, Training, Trial
 from harness.sources import canonical, code_digest, content_hash, read_anew
 from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments, listed
 from harness.training_settings import merge_training
@@ -38,6 +38,8 @@ class Planned:
     """Cells whose probe does not load, by id. Nobody tries again, beside other probes."""
     same: bool = False
     """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
+    fits: bool = False
+    """Whether the model learns in its own way, so that a grid of learning rates, for example, does not vary it."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ def make_plan(
             same = model.pretrained and task.says.fixed_data
             for seed in range(1 if same else suite.seeds_of(experiment)):
                 trial = _trial(model, task, settings, seed, device)
-                entry = found.setdefault(trial.id, Planned(trial, broken=model.failure or task.failure, same=same))
+                new = Planned(trial, broken=model.failure or task.failure, same=same, fits=model.says.fits)
+                entry = found.setdefault(trial.id, new)
                 for probe, stage in looked:
                     cell = _cell(trial, probe, stage, suite.examples)
                     if cell.id not in known:
@@ -214,7 +217,7 @@ def _training(model: AnyPlugin, task: AnyPlugin, *asked: dict[str, Any]) -> Trai
 def _amount(training: Training) -> Training:
     """How much training there is, and nothing of gradient steps: two ways of training that differ in these alone are
     one for a model that takes none."""
-    return Training(steps=training.steps, epochs=training.epochs, batch_size=training.batch_size)
+    return Training.model_validate(training.model_dump(include={*AMOUNT}))
 
 
 def _check_epochs(task: AnyPlugin, training: Training) -> None:
@@ -263,8 +266,8 @@ def deciding_files() -> list[Path]:
     here = Path(__file__).parent
     names = (
         *("build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients", "inventory"),
-        *("isolation", "laws", "needs", "partial", "probing", "runner", "settings", "stacks", "statistics"),
-        *("subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("isolation", "laws", "needs", "offers", "partial", "probing", "runner", "settings", "stacks"),
+        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
     return sorted([*(here / f"{name}.py" for name in names), *folders])

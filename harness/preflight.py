@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from harness.contracts import IGNORE, SEES, Batch, Interface
+from harness.contracts import SEES, Interface
 from harness.isolation import random_state_restored, seed_everything
 from harness.subject import Subject
 from harness.vocabulary import SEEDS_ALIKE
@@ -56,12 +56,6 @@ PROBABILITIES = (
     "its outputs are probabilities, where logits are expected: its loss stays far above that of what it knows, and "
     "scores that compare outputs are on another scale (return the logarithm, or what is before a softmax)"
 )
-
-
-READS = (
-    'the model sees all tokens (sees = "all"), and the task asks for the next one, which stands in its input: it would '
-    "read the answer"
-)
 TOO_SHORT = (
     "it takes {most} tokens at most, and examples within the trained range have up to {longest}: what is longer is not "
     "measured, and training may fail"
@@ -91,13 +85,6 @@ def inspect(subject: Subject, twin: Callable[[], nn.Module] | None = None) -> li
         return found + _behaviour(model, samples, subject.task.interface)
 
 
-def unfair(subject: Subject) -> str:
-    """Why the model cannot be asked what the task asks, by what it says that it sees; "" if it can."""
-    if getattr(subject.model, "sees", "past") != "all":
-        return ""
-    return READS if any(_asks_next(subject.batch(condition)) for condition in subject.task.conditions()) else ""
-
-
 def _stated(subject: Subject) -> list[str]:
     """What the model itself says, held against the task."""
     batches = [(condition, subject.batch(condition)) for condition in subject.task.conditions()]
@@ -107,15 +94,6 @@ def _stated(subject: Subject) -> list[str]:
     if isinstance(most, int) and longest > most:
         found.append(TOO_SHORT.format(most=most, longest=longest))
     return found
-
-
-def _asks_next(batch: Batch) -> bool:
-    """Whether most targets are the token that follows in the input."""
-    if batch.tokens.is_floating_point() or batch.targets.is_floating_point():
-        return False
-    targets = batch.targets[:, :-1]
-    asked = targets != IGNORE
-    return bool(asked.any()) and (targets == batch.tokens[:, 1:])[asked].double().mean().item() > 0.5
 
 
 def _behaviour(model: nn.Module, samples: list[Tensor], interface: Interface) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import safetensors
@@ -16,15 +17,17 @@ from torch import Tensor, nn
 
 from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
-from harness.contracts import Batch, Condition, OffersAttention, Skip, Task
+from harness.contracts import Batch, Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
 from harness.files import replaced
 from harness.fingerprints import Fingerprint
 from harness.fitting import fit
 from harness.inventory import CannotGoOnError
 from harness.isolation import one_trial, seed_everything
+from harness.needs import unfair
+from harness.offers import OffersAttention
 from harness.partial import Keeper, Partial
-from harness.preflight import inspect, unfair
+from harness.preflight import inspect
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.recurrence import states_of
@@ -223,9 +226,31 @@ class _Run:
                 except safetensors.SafetensorError as error:
                     code = re.search(r"\(os error (\d+)\)", str(error))
                     raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
+            if outcome.trained.fitted:
+                self._check_kept(path)
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
         self.trained = outcome.trained
+
+    def _check_kept(self, path: Path) -> None:
+        """What a model that is fitted has learned must be in its checkpoint: a probe that is asked for later would look
+        at another model."""
+        with blame(self.work.planned.trial.model, "being loaded from its checkpoint"):
+            again = self.plugins.build_model(self.task.interface)
+            safetensors.torch.load_model(again, path)
+            batch = self._subject("trained").batch(min(self.task.conditions(), key=lambda each: not each.inside))[:2]
+
+            def outputs(model: nn.Module) -> Tensor:
+                seed_everything("checkpoint", self.work.planned.trial.seed)
+                with torch.inference_mode():
+                    found: Tensor = model(batch.tokens.clone())
+                return found
+
+            if not torch.allclose(outputs(self.model), outputs(again.eval()), equal_nan=True):
+                raise ValueError(
+                    "what it learned is not in its parameters and buffers: built again and loaded, it gives other "
+                    "outputs (register what `fit` learns with self.register_buffer)"
+                )
 
     def _fit(self, keeper: Keeper) -> Outcome:
         trial = self.work.planned.trial

@@ -116,6 +116,10 @@ class Training(Strict):
         return self
 
 
+AMOUNT = ("steps", "epochs", "batch_size")
+"""The training settings that have a meaning for a model that takes no gradient steps (`fit`)."""
+
+
 class Trained(Strict):
     """How training went."""
 

@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from harness.contracts import OffersState, Skip
+from harness.contracts import Skip
 from harness.gradients import scales
+from harness.offers import OffersState
 from harness.recurrence import observe, states_of
 
 LISTS = (nn.ModuleList, nn.ModuleDict)

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from harness.contracts import Batch, OffersState, Skip
+from harness.contracts import Batch, Skip
 from harness.errors import PluginError, RequestError
 from harness.gradients import InputGradients
+from harness.offers import OffersState
 from harness.recurrence import recurrent_modules, states_of
 from harness.recurrence.nested import mapped
 

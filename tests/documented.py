@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from harness import attention, contracts, generation, gradients, hookspecs, schema, specs, statistics, subject
+from harness import attention, contracts, generation, gradients, hookspecs, offers, schema, specs, statistics, subject
 from harness.needs import NEEDS
 from harness.testing import abilities
 from harness.testing.kinds import CHECKS
@@ -37,10 +37,10 @@ def hooks() -> dict[str, Any]:
 
 
 def protocols() -> list[type]:
-    """The optional abilities: every protocol of the contracts and of the checks."""
+    """The optional abilities: what a plugin may offer, and what the checks read."""
     return [
         item
-        for page in (contracts, abilities)
+        for page in (offers, abilities)
         for item in vars(page).values()
         if inspect.isclass(item) and getattr(item, "_is_protocol", False) and item.__module__ == page.__name__
     ]

@@ -54,13 +54,14 @@ def record(
     examples: int = 256,
     loss: float | None = None,
     steps: int | None = None,
+    fitted: bool = False,
     pretrained: bool = False,
     data: str = "",
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Record:
     """A record of one seed; `defaults` are the model's, `minutes` says how late it was finished, `loss` is that of the
-    validation after so many `steps` (those asked for, if not said)."""
+    validation after so many `steps` (those asked for, if not said) or, of a model that is `fitted`, batches."""
     outcome = "skipped" if skipped is not None else "failed" if failed is not None else "ok"
     return Record.model_validate(
         {
@@ -73,7 +74,7 @@ def record(
             "task": PluginUse(**use(task)),
             "probe": PluginUse(**use(probe)),
             "training": (settings := Training.model_validate(training or {})),
-            "trained": None if loss is None else trained(settings.steps if steps is None else steps, loss),
+            "trained": None if loss is None else trained(settings.steps if steps is None else steps, loss, fitted),
             "pretrained": pretrained,
             "data": data,
             "warnings": list(warnings),
@@ -96,9 +97,9 @@ def record(
     )
 
 
-def trained(steps: int | None, loss: float) -> Trained:
+def trained(steps: int | None, loss: float, fitted: bool = False) -> Trained:
     """How training went."""
-    return Trained(steps=steps or 0, stopped="budget", loss=loss, validation_loss=loss, seconds=1.0)
+    return Trained(steps=steps or 0, stopped="budget", fitted=fitted, loss=loss, validation_loss=loss, seconds=1.0)
 
 
 def curve(

@@ -211,12 +211,15 @@ def test_ctrl_c_while_a_model_is_fitted(plugin_file: Write, tmp_path: Path) -> N
     assert not [*(tmp_path / "records").glob("*.json")]
 
 
-def test_a_table_that_no_checkpoint_keeps_is_caught(plugin_file: Write) -> None:
-    """The checks look at a model that was fitted."""
+def test_a_table_that_no_checkpoint_keeps_is_caught(plugin_file: Write, tmp_path: Path) -> None:
+    """By the checks, which look at a model that was fitted; and by a run, where another probe would find it lost."""
     lost = "self.table = torch.rand(len(self.logits)); self.logits = self.table"
     source = FITTED.format(fit=lost).replace("self.register_buffer(", "setattr(self, ")
     failed = [result.check.name for result in check_model(plugin_file(source) + ":Model").failed]
     assert "state_dict" in failed
+    (found,) = run(tmp_path, models=plugin_file(source) + ":Model")
+    assert found.error
+    assert "what it learned is not in its parameters and buffers" in found.error.message
 
 
 def test_probes_that_differentiate_say_why_they_do_not(tmp_path: Path) -> None:

@@ -65,6 +65,17 @@ def test_a_model_without_the_argument_is_there_whatever_is_left_out() -> None:
     assert len(cut(made, 4.5, jobs=2).plan.trials) == 9
 
 
+def test_a_model_that_takes_no_gradient_steps_is_there_whatever_is_left_out() -> None:
+    """A grid of learning rates does not vary it, also if the rate by default is among those that are left out."""
+    made = plan("lstm", "ngram", grid={"lr": [1e-2, 1e-1, 1e-3]}, seeds=3)
+    assert kept(cut(made, 6)) == {
+        (name, seed, lr) for seed in range(3) for name, lr in (("lstm", 1e-2), ("ngram", 1e-3))
+    }
+    fewer = plan("ngram", grid={"steps": [10, 20]}, seeds=3)
+    assert {each.trial.training.steps for each in cut(fewer, 3).plan.trials} == {10}
+    assert "lr 0.001" not in CliRunner().invoke(main, ["run", "--model", "ngram", "--dry-run"]).output
+
+
 def test_a_budget_too_small_for_anything_is_refused() -> None:
     """And one that is no number of hours."""
     with pytest.raises(RequestError, match="not even one seed of one cell"):

@@ -1,5 +1,6 @@
 """What models write: greedy, sampled, with a state, with a cache; and the probe that reads it."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,10 +10,11 @@ import torch
 from harness_plugins.probes.own_outputs import OwnOutputs
 from torch import Tensor, nn
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, OffersCache, Task, token_metrics
+from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
 from harness.examples import seeded
 from harness.generation import generate
 from harness.measurements import Curve, Scalar
+from harness.offers import OffersCache
 from harness.subject import Subject
 
 RING = 7
@@ -187,6 +189,20 @@ def test_who_makes_no_mistake_holds() -> None:
     found = measured(Counts(off=0), Ring())
     assert found["own"].y == found["forced"].y == found["own_exact"].y == [1, 1]
     assert (found["gap"].value, found["gap"].verdict) == (0, "holds")
+
+
+def test_what_is_no_number_is_not_right() -> None:
+    """Outputs that are NaN at one length, as beyond the trained range, name no token: not even the first one."""
+
+    class Short(Counts):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return super().forward(tokens) * (1 if tokens.shape[1] < 8 else math.nan)
+
+    found = measured(Short(off=0), Ring())
+    for name in ("own", "forced", "own_exact", "forced_exact"):
+        inside, beyond = found[name].y
+        assert inside == 1
+        assert math.isnan(beyond)
 
 
 def test_where_outputs_are_not_read_again_nothing_is_measured() -> None:

@@ -16,7 +16,8 @@ from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.report import render
-from harness.report.grid_table import sentence, verdict
+from harness.report.elements import Table
+from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Learnability, Window, learnability, windows
 from harness.requests import build_suite, read_grid
 from harness.schema import Record, Scalar
@@ -186,6 +187,21 @@ def test_windows_are_neighbours_that_work() -> None:
     assert [(each.low, each.high) for each in windows("lr", gap.cells)] == [(1e-4, 1e-4), (1e-2, 1e-2)]
 
 
+def test_values_that_work_are_told_with_words_and_zero_among_them() -> None:
+    """No width is a factor from zero on; no clipping stands beside numbers."""
+
+    def works(name: str, *values: Any) -> str:
+        records = [
+            each.model_copy(update={"training": each.training.model_copy(update={name: value})})
+            for value in values
+            for each in cell(1e-3, [GOOD] * 3)
+        ]
+        return next(block for block in grid_blocks(records) if isinstance(block, Table)).columns[-1].cells[0]
+
+    assert works("weight_decay", 0.0, 0.1) == "0 .. 0.1; nothing lower or higher was tried"
+    assert works("clip", None, 0.5, 1.0) == "0.5 .. 1, a factor of 2 or more; nothing lower or higher was tried; none"
+
+
 def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
     """90 % of the way from chance to the best, also where less is better; then what the suite says."""
     losses = cell(1e-3, [(0.2, 1.0), (0.3, 1.0), (0.1, 1.0)], levels={"chance": 2.0, "best": 0.0})
@@ -193,6 +209,8 @@ def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
     found = said(losses + others)
     assert [each.successes for each in found.tried] == [2, 0]
     assert [each.successes for each in said(losses + others, success=0.15).tried] == [1, 0]
+    no_chance = said(cell(1e-3, [(0.2, 1.0), (0.1, 1.0), (0.1, 1.0)], levels={"best": 0.0}), success=0.15)
+    assert [each.successes for each in no_chance.tried] == [2]
     unknown = said(cell(1e-3, [(0.9, 1.0), (0.89, 1.0)], levels={}))
     assert unknown.threshold is not None
     assert (unknown.threshold.value, unknown.cells[1].successes) == (0.9, 1)
@@ -246,6 +264,19 @@ def test_without_a_grid_a_failure_is_one_at_this_learning_rate() -> None:
 
     assert "never learned: at this learning rate (lstm 0.001)" in " ".join(render(failing(1e-3)).split())
     assert "at this learning rate" not in render(failing(1e-3) + failing(1e-2))
+
+
+def test_a_model_without_gradient_steps_has_no_learning_rate() -> None:
+    """So that none works or fails at one; what a grid varies of it otherwise counts."""
+
+    def counted(n: int, score: float) -> list[Record]:
+        scalar = Scalar(name="worst_inside", unit="share", value=score, verdict="never learned", headline=True)
+        return [record(scalar, model=f"ngram:n={n}", loss=1.0, fitted=True, seed=seed) for seed in range(3)]
+
+    assert learnability(counted(2, 0.1), suite()) == []
+    assert "at this learning rate" not in render(counted(2, 0.1))
+    (found,) = learnability(counted(2, 0.1) + counted(3, 1.0), suite(grid={"lr": [1e-3, 1e-2], "n": [2, 3]}))
+    assert [(each.values, each.works) for each in found.cells] == [({"n": 2}, False), ({"n": 3}, True)]
 
 
 def test_a_run_with_a_grid(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from hf_models import request
 from torch import Tensor, nn
 
 from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness.needs import unfair
 from harness.plugin import resolve
-from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, READS, inspect, unfair
+from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, inspect
 from harness.registry import default_registry
 from harness.subject import Subject
 from harness.suites import Request
@@ -430,7 +431,7 @@ def test_a_model_that_may_see_all_can_read_next_tokens() -> None:
             out: Tensor = self.write(x + x.mean(1, keepdim=True))
             return out
 
-    assert said(FarmAgreement(sentences=100, k_max=1), Encoder(56).eval()) == READS
+    assert said(FarmAgreement(sentences=100, k_max=1), Encoder(56).eval()).startswith("the model sees all tokens")
     assert said(Recall(), Encoder(18).eval()) == ""
 
 

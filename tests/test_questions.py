@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 import harness
 from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
+from harness.needs import unfair
 from harness.preflight import inspect
 from harness.subject import Subject
 from harness.testing import check_model, check_task
@@ -175,6 +176,21 @@ def test_what_is_wrong_with_a_source_is_said() -> None:
 
     for task, name, words in ((Unseparated, "separator", "0 times"), (Empty, "separator", "its source is empty")):
         assert words in failures(check_task(task))[name]
+
+
+def test_a_model_that_sees_the_source_is_not_asked_for_it() -> None:
+    """A task of text asks for every next token, and those of the source stand in its input."""
+
+    class Text(Echo):
+        def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+            batch = super().evaluate(condition, examples, generator)
+            targets = torch.cat([batch.tokens[:, 1:], batch.targets[:, -1:]], 1)
+            return Batch(batch.tokens, targets, batch.mask)
+
+    assert unfair(subject(Copies(LETTERS + 1), Echo())) == ""
+    assert "the model sees the whole source" in unfair(subject(Copies(LETTERS + 1), Text()))
+    assert "the model sees all tokens" in unfair(subject(Encodes(LETTERS + 1), Echo()))
+    assert unfair(subject(Claims(LETTERS + 1), Text())) == ""
 
 
 def test_tasks_that_a_model_cannot_face_are_skipped(tmp_path: Path) -> None:

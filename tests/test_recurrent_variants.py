@@ -12,7 +12,7 @@ from harness_plugins.models.lstm import LSTM
 from torch import Tensor, nn
 
 from harness import Interface, RequestError, run
-from harness.contracts import OffersState
+from harness.offers import OffersState
 from harness.recurrence import states_of
 
 TOKENS = torch.arange(24).reshape(4, 6) % 11

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.attention.seen import Seen, calling_module
-from harness.contracts import OffersAttention
 from harness.errors import RequestError
+from harness.offers import OffersAttention
 
 Edges = Bool[Tensor, "#batch query key"]
 Where = Bool[Tensor, "#batch layer head"]

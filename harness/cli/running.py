@@ -227,7 +227,10 @@ def _print_plan(prepared: Any) -> None:
         length = (
             counted(training.steps, "step") if training.steps is not None else counted(f"{training.epochs:g}", "epoch")
         )
-        how = "pretrained, not trained" if trial.pretrained else f"{length}, lr {training.lr:g}"
+        if trial.pretrained:
+            how = "pretrained, not trained"
+        else:
+            how = f"fitted, {length} at most" if planned.fits else f"{length}, lr {training.lr:g}"
         how += " (one seed stands for all: the data is fixed)" if planned.same else ""
         what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
         say(f"{trial.id}  {what}")

@@ -16,9 +16,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from harness.contracts import Interface, OffersState
+from harness.contracts import Interface
 from harness.errors import RequestError
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
+from harness.offers import OffersState
 from harness.recurrence import recurrent_modules
 from harness.recurrence.nested import leaves
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.attention import observe
-from harness.contracts import OffersState
+from harness.offers import OffersState
 
 MIXING = "mixing"
 """What is done without weights: products of queries and keys, and of what came of that and values."""

@@ -4,7 +4,7 @@ Every `nn.RNN`, `nn.LSTM`, `nn.GRU` (with projections, dropout between layers, p
 every `nn.RNNCell`, `nn.LSTMCell`, `nn.GRUCell` called step by step can be looked into, anywhere in a model. While a
 context is open its computation is made again from its weights, step by step, and must give what the module gives (to
 1e-12 in float64), or a `RequestError` names it. A cell written by hand, a state-space model or linear attention offers
-its state (`harness.contracts.OffersState`), and is seen in the same way by stepping.
+its state (`harness.offers.OffersState`), and is seen in the same way by stepping.
 
     for layer in states_of(model, tokens):  # a StateLayer for each layer and direction
         layer.name, layer.states, layer.cells, layer.gates["forget"]  # each `batch time width`

@@ -8,8 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from harness.contracts import OffersState
 from harness.errors import RequestError
+from harness.offers import OffersState
 from harness.recurrence.strands import Change, Opened, run_layers, run_offered
 
 Recurrent = nn.RNNBase | nn.RNNCellBase | OffersState

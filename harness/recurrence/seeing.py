@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from harness.contracts import OffersState
+from harness.offers import OffersState
 from harness.recurrence.agreement import agree
 from harness.recurrence.calls import Call, CellCall, in_cell_form, kind_of
 from harness.recurrence.layers import StateLayer, joined

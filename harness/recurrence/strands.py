@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from harness.contracts import OffersState
 from harness.errors import RequestError
+from harness.offers import OffersState
 from harness.recurrence.equations import Equations, equations_of
 from harness.recurrence.nested import flattened, parts, rebuilt
 

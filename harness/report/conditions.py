@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.schema import Record, Training
+from harness.schema import AMOUNT, Record, Training
 from harness.suites import format_arguments
 
 SETTINGS = (*Training.model_fields, "examples", "device")
@@ -21,7 +21,7 @@ def conditions(record: Record) -> dict[str, Any]:
     found = settings(record)
     training = record.training
     if record.trained and record.trained.fitted:
-        return {name: found[name] for name in ("steps", "epochs", "batch_size", "examples", "device")}
+        return {name: found[name] for name in (*AMOUNT, "examples", "device")}
     if not trained(record):
         keep = {"examples", "device"} | ({"steps"} if record.stage == "trained" and not record.pretrained else set())
         return {name: found[name] for name in found if name in keep}

@@ -1,12 +1,13 @@
 """What a grid says, as tables and sentences."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from harness.report.conditions import written
 from harness.report.elements import Block, Heading, Items, Paragraph, Table
 from harness.report.layout import Column
-from harness.report.learnability import Cell, Learnability, Window, learnability, windows
+from harness.report.learnability import Cell, Learnability, Window, is_number, learnability, windows
 from harness.report.numbers import count, number, spread
 from harness.schema import Record
 from harness.seeds import FEW_SEEDS, summarise
@@ -71,9 +72,8 @@ def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
 
 def _works(axis: str, row: Sequence[Cell]) -> str:
     """`0.0003 .. 0.003, a factor of 10`."""
-    if found := windows(axis, row):
-        return "; ".join(map(_window, found))
-    return ", ".join(written(cell.values[axis]) for cell in row if cell.works) or "nowhere"
+    words = (written(cell.values[axis]) for cell in row if cell.works and not is_number(cell.values[axis]))
+    return "; ".join([*map(_window, windows(axis, row)), *words]) or "nowhere"
 
 
 def _window(window: Window) -> str:
@@ -81,8 +81,8 @@ def _window(window: Window) -> str:
     unknown = f"; nothing {' or '.join(ends)} was tried" if ends else ""
     if window.low == window.high:
         return f"{number_of(window.low)}{unknown}"
-    more = " or more" if ends else ""
-    return f"{number_of(window.low)} .. {number_of(window.high)}, a factor of {window.factor:.3g}{more}{unknown}"
+    width = "" if math.isnan(window.factor) else f", a factor of {window.factor:.3g}{' or more' if ends else ''}"
+    return f"{number_of(window.low)} .. {number_of(window.high)}{width}{unknown}"
 
 
 def number_of(value: float) -> str:

@@ -14,7 +14,7 @@ from harness.grids import argument_part, cells
 from harness.labels import short_labels
 from harness.matching import label_arguments, matches
 from harness.measurements import Curve, Scalar
-from harness.report.conditions import differing, trained, written
+from harness.report.conditions import conditions, differing, trained, written
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import identity, validated
@@ -160,7 +160,7 @@ def windows(axis: str, row: Sequence[Cell]) -> list[Window]:
         axis: the field.
         row: cells that differ in it alone, in order.
     """
-    tried = [cell for cell in row if cell.seeds and _order(cell.values[axis])[0] == 0]
+    tried = [cell for cell in row if cell.seeds and is_number(cell.values[axis])]
     found: list[list[int]] = []
     for index, cell in enumerate(tried):
         if not cell.works:
@@ -239,10 +239,11 @@ def _rank(model: PluginUse, task: PluginUse, suite: Suite | None) -> tuple[int, 
 
 
 def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[str]:
-    """What was varied: by the grid, or otherwise."""
+    """What was varied, by the grid or otherwise, and had a say: a model that is fitted takes no learning rate."""
     asked = [name for name in argument_part(grid) if all(name in record.model.arguments for record in records)]
     told = differing(record.training.model_dump() for record in records)
-    return [*[name for name in Training.model_fields if name in grid or name in told], *asked]
+    meant = [name for name in Training.model_fields if all(name in conditions(record) for record in records)]
+    return [*[name for name in meant if name in grid or name in told], *asked]
 
 
 def _default(base: PluginUse, task: PluginUse, suite: Suite | None) -> dict[str, Any] | None:
@@ -292,9 +293,12 @@ def _usual(records: Sequence[Record] | None, names: Iterable[str], default: dict
 
 def _order(value: Any) -> tuple[int, float, str]:
     """Numbers by size, before words by the alphabet."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return 0, float(value), ""
-    return 1, 0.0, written(value)
+    return (0, float(value), "") if is_number(value) else (1, 0.0, written(value))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value has a place among others: none that is missing, a word, or a yes or no."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | None:
@@ -302,14 +306,15 @@ def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | No
     ok = [record for record in records if record.status == "ok"]
     curves = [m for r in ok for m in r.measurements if isinstance(m, Curve) and m.headline and m.levels]
     levels = next((curve.levels for curve in curves if {"chance", "best"} <= curve.levels.keys()), None)
-    higher = levels is None or levels["best"] >= levels["chance"]
+    scores = [m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
     if suite is not None and suite.success is not None:
-        return Threshold(suite.success, higher, "as asked for")
+        best = next((curve.levels["best"] for curve in curves if "best" in curve.levels), math.inf)
+        others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
+        return Threshold(suite.success, not any(other > best for other in others), "as asked for")
     if levels is not None:
         chance, best = levels["chance"], levels["best"]
         why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
-        return Threshold(chance + SOLVED * (best - chance), higher, why)
-    scores = (m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
+        return Threshold(chance + SOLVED * (best - chance), best >= chance, why)
     if any(scalar.unit == "share" for scalar in scores):
         return Threshold(SOLVED, True, "of a share whose chance is not known")
     return None

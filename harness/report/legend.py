@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from harness.report.conditions import SETTINGS, trained
+from harness.report.conditions import SETTINGS, conditions
 from harness.report.curves import BELOW
 from harness.report.elements import Table
 from harness.report.grouping import BASELINE, MARK, Group, Row
@@ -142,7 +142,7 @@ def _one_rate(groups: Sequence[Group]) -> Iterator[str]:
     for each in groups:
         if each.stage == "trained":
             for row in each.measured:
-                rates.setdefault(row.model, set()).update(r.training.lr for r in row.ok if trained(r))
+                rates.setdefault(row.model, set()).update(r.training.lr for r in row.ok if "lr" in conditions(r))
                 words = {m.verdict for r in row.ok for m in r.measurements if isinstance(m, Scalar) and m.verdict}
                 failed.setdefault(row.model, set()).update(words & {*FAILURES})
     single = [model for model, words in failed.items() if words and len(rates[model]) == 1]

@@ -14,7 +14,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from harness import Interface
-from harness.contracts import OffersState
+from harness.offers import OffersState
 
 Norm = Literal["rms", "layer"]
 
@@ -123,7 +123,7 @@ def norm_of(norm: Norm, d_model: int) -> nn.Module:
 class Residual(nn.Module):
     """The frame of all models that are made of mixers: embedding, blocks, norm, linear readout.
 
-    It offers its state (`harness.contracts.OffersState`) if each of its mixers does. Otherwise those that do are seen
+    It offers its state (`harness.offers.OffersState`) if each of its mixers does. Otherwise those that do are seen
     for themselves.
 
     Args:
@@ -282,7 +282,7 @@ def model_of(mixer: type[nn.Module]) -> type[Any]:
     Args:
         mixer: its constructor takes `width` and arguments of its own, annotated, all by keyword. It maps `batch time
             width` to the same, causally, and may offer its state (`initial_state` and `step`, see
-            `harness.contracts.OffersState`). A static method `check_arguments(width=..., ...)` may raise ValueError.
+            `harness.offers.OffersState`). A static method `check_arguments(width=..., ...)` may raise ValueError.
     """
 
     def always(**arguments: Any) -> list[Mixer]:
@@ -306,7 +306,7 @@ def any_mixer(mixer: str = "attention") -> list[Mixer]:
 
     A block is x + mixer(short(norm(x))), then x + net(norm(x)); x starts as the embedding, and is read out behind a
     norm. What a mixer gives at a position depends on that position and earlier ones: `harness check` finds one that
-    sees the future. It may offer its state (`initial_state` and `step`; see `harness.contracts.OffersState`), and then
+    sees the future. It may offer its state (`initial_state` and `step`; see `harness.offers.OffersState`), and then
     the model does. A static method `check_arguments(width=..., ...)` may raise ValueError before anything is built,
     and `files(...)` gives the paths of what it reads, as those of plugins do (`harness.contracts`).
 

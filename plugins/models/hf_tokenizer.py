@@ -9,7 +9,7 @@ SEPARATOR = "<|endoftext|>"
 
 
 class TextTokenizer:
-    """A `harness.contracts.Tokenizer`.
+    """A `harness.offers.Tokenizer`.
 
     Args:
         inner: the tokenizer of transformers.

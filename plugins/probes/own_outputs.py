@@ -1,11 +1,12 @@
 """Does a model hold what it learned when it reads its own outputs? Generation against teacher forcing."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from harness_plugins.probes.conditions import curve, first_group, learned, levels, reference
-from jaxtyping import Bool
+from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
 
@@ -25,15 +26,15 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Steps:
-    """Whether each token of the target was right (`example step`).
+    """Whether each token of the target was right (`example step`): 1 or 0, NaN in examples with outputs that are NaN.
 
     Args:
         forced: when the model read the right tokens before it.
         own: when it read its own.
     """
 
-    forced: Bool[Tensor, "batch step"]
-    own: Bool[Tensor, "batch step"]
+    forced: Float[Tensor, "batch step"]
+    own: Float[Tensor, "batch step"]
 
 
 class OwnOutputs:
@@ -75,7 +76,7 @@ class OwnOutputs:
             ("own", "right tokens, reading its own outputs"),
             ("forced", "right tokens, reading the right ones"),
         ):
-            each_right = [getattr(found, name).double() for found in steps.values()]
+            each_right = [getattr(found, name) for found in steps.values()]
             for label, values in (
                 (name, [right.mean(1) for right in each_right]),
                 (f"{name}_exact", [right.prod(1) for right in each_right]),
@@ -95,8 +96,8 @@ class OwnOutputs:
                 name=name,
                 unit="share",
                 x=[float(step + 1) for step in range(right.shape[1])],
-                y=right.double().mean(0).tolist(),
-                standard_errors=[standard_error(each, share=True) for each in right.double().unbind(1)],
+                y=right.mean(0).tolist(),
+                standard_errors=[standard_error(each, share=True) for each in right.unbind(1)],
                 x_label="step of the target (tokens)",
                 y_label=f"right tokens, {about}",
                 levels=levels(metric),
@@ -105,7 +106,7 @@ class OwnOutputs:
 
 
 def _gap(subject: Subject, found: Steps, metric: Metric) -> Scalar:
-    forced, own = found.forced.double().mean(1), found.own.double().mean(1)
+    forced, own = found.forced.mean(1), found.own.mean(1)
     gap, error = (forced - own).mean().item(), standard_error(forced - own)
     verdict = None
     if metric.chance is not None:
@@ -129,14 +130,14 @@ def written(subject: Subject, batch: Batch) -> Steps:
     """What is right of the target of each example, in both ways.
 
     Raises:
-        Skip: targets are not the tokens that follow, or they differ in length.
+        Skip: targets are not the tokens that follow, they differ in length, or there are none.
     """
     starts = subject.task.interface.target_starts(batch.tokens)
     wanted = batch.targets != IGNORE
     lengths = wanted.sum(1)
-    if (lengths != lengths[0]).any():
-        raise Skip("targets of one condition differ in length")
-    steps = int(lengths[0])
+    steps = int(lengths.max())
+    if not steps or (lengths != steps).any():
+        raise Skip("targets of one condition differ in length" if steps else "there are no targets")
     places = (starts - 1)[:, None] + torch.arange(steps, device=starts.device)
     if int(places.max()) >= batch.tokens.shape[1] or not wanted.gather(1, places).all():
         raise Skip("the targets do not stand in one piece from the separator on")
@@ -144,10 +145,12 @@ def written(subject: Subject, batch: Batch) -> Steps:
     if not torch.equal(batch.tokens.gather(1, places[:, 1:]), answers[:, :-1]):
         raise Skip("the targets are not the tokens that follow, so that outputs are not read again")
     forced, own = torch.empty_like(answers), torch.empty_like(answers)
+    unknown = torch.zeros(len(batch), 1, dtype=torch.bool, device=answers.device)
     for start in starts.unique().tolist():
         (rows,) = (starts == start).nonzero(as_tuple=True)
         for few in rows.split(max(1, subject.chunk_tokens // batch.tokens.shape[1])):
-            outputs = subject.forward(batch[few])
-            forced[few] = outputs[:, start - 1 : start - 1 + steps].argmax(-1)
+            outputs = subject.forward(batch[few])[:, start - 1 : start - 1 + steps]
+            unknown[few] = outputs.isnan().flatten(1).any(1, keepdim=True)  # of which `argmax` would name the first
+            forced[few] = outputs.argmax(-1)
             own[few] = generate(subject.model, batch.tokens[few, :start], steps)
-    return Steps(forced == answers, own == answers)
+    return Steps(*((each == answers).double().masked_fill(unknown, math.nan) for each in (forced, own)))

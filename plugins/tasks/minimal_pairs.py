@@ -13,9 +13,10 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeInt
 from torch import Tensor
 
-from harness.contracts import Batch, Condition, Interface, Metric, OffersWordEnds, Skip, Task, Tokenizer
+from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
 from harness.errors import did_you_mean
 from harness.examples import seeded, standard_error
+from harness.offers import OffersWordEnds, Tokenizer
 
 
 class MinimalPairs(Task):

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.attention import Layer, check_cut, edges_after, look, observe, select
-from harness.contracts import Batch, OffersCache, OffersState, Skip
+from harness.contracts import Batch, Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
+from harness.offers import OffersCache, OffersState
 from harness.preflight import difference, magnitude
 from harness.recurrence import StateLayer, recurrent_modules, states_of
 from harness.testing.case import place

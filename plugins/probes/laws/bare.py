@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from harness import Skip
-from harness.contracts import OffersState
 from harness.laws import Case
+from harness.offers import OffersState
 
 
 def width_of(case: Case) -> int:
