@@ -33,11 +33,6 @@ def harness_suites() -> Iterator[SuiteSpec]:
         "what scores mean: guessing, tokens without order, counts of n-grams, a window; on agreement and recall",
     )
     yield SuiteSpec(
-        "translation",
-        "harness_plugins.suites:translation.toml",
-        "copying and reversing strings: the bottleneck, five scores of attention, alignment, and models of one stream",
-    )
-    yield SuiteSpec(
         "bench",
         "harness_plugins.suites:bench.toml",
         "what sequential and parallel sequence models cost on this machine: attention forms, lengths, threads",

@@ -34,7 +34,6 @@ def harness_tasks() -> Iterator[TaskSpec]:
         "harness_plugins.tasks.teacher:Teacher",
         "imitate a random net; for deep nets, which fail where they do not train",
     )
-    yield TaskSpec("reverse", "harness_plugins.tasks.copying:Reverse", "repeat a string from its end")
     yield TaskSpec(
         "mqar",
         "harness_plugins.tasks.mqar:MultiQueryRecall",
