@@ -77,6 +77,7 @@ def test_the_plan_notes_what_the_grid_takes_the_place_of() -> None:
         (["--grid", "lr"], "NAME=VALUE"),
         (["--grid", "lr=1e-3,,1e-2"], "empty value"),
         (["--grid", "lr=1e-3,hidden=8"], "repeat the option"),
+        (["--grid", "lr=1e-3,1e-2", "--success", "nan"], "success"),
         (["--grid", "lr=1e-3", "--grid", "lr=1e-2"], "two --grid"),
         (["--grid", "lr=1e-3,0.001"], "twice"),
         (["--grid", "lr=fast,1e-2"], "'fast'"),
@@ -246,6 +247,41 @@ def test_without_a_grid_a_failure_is_one_at_this_learning_rate() -> None:
 
     assert "never learned: at this learning rate (lstm 0.001)" in " ".join(render(failing(1e-3)).split())
     assert "at this learning rate" not in render(failing(1e-3) + failing(1e-2))
+
+
+def test_a_setting_that_had_no_say_was_not_varied() -> None:
+    """A model that is fitted takes no gradient step: the learning rate does not apply to it, and no cell is missing."""
+    varied = cell(1e-3, [GOOD] * 3) + cell(1e-2, [GOOD] * 3)
+    counts = [
+        each.model_copy(update={"model": each.model.model_copy(update={"label": "ngram"})}) for each in varied[:3]
+    ]
+    fitted = [
+        each.model_copy(update={"trained": each.trained.model_copy(update={"fitted": True})})
+        for each in counts
+        if each.trained
+    ]
+    assert [each.model for each in learnability([*varied, *fitted], suite())] == ["lstm"]
+
+
+def test_a_baseline_is_marked_in_tables_of_the_grid() -> None:
+    """As in all others; data names it as it is."""
+    found = [
+        each.model_copy(update={"model": each.model.model_copy(update={"baseline": True})})
+        for each in cell(1e-3, [GOOD] * 3) + cell(1e-2, [BAD] * 3)
+    ]
+    rows = render(found, suite()).splitlines()
+    start = rows.index("Learnability")
+    assert any(row.startswith("lstm (baseline)") for row in rows[start:])
+    assert said(found).model == "lstm"
+
+
+def test_a_dry_run_tells_trials_of_a_grid_apart() -> None:
+    """By settings other than the learning rate, and by arguments of a model that has an alias."""
+    words = ["run", "--model", "a=lstm", "--seeds", "1", "--dry-run", "--grid", "hidden=4,8", "--grid"]
+    planned = CliRunner().invoke(main, [*words, "batch_size=2,3"]).stdout.splitlines()
+    told = [line.split(maxsplit=1)[1] for line in planned if " on recall" in line]
+    assert len(set(told)) == 4, told
+    assert told[0] == "a=lstm:hidden=4 on recall, seed 0, 1000 steps, lr 0.003, batch_size 2"
 
 
 def test_a_run_with_a_grid(tmp_path: Path) -> None:

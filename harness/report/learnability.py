@@ -14,7 +14,7 @@ from harness.grids import argument_part, cells
 from harness.labels import short_labels
 from harness.matching import label_arguments, matches
 from harness.measurements import Curve, Scalar
-from harness.report.conditions import differing, trained, written
+from harness.report.conditions import conditions, differing, trained, written
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import identity, validated
@@ -239,10 +239,13 @@ def _rank(model: PluginUse, task: PluginUse, suite: Suite | None) -> tuple[int, 
 
 
 def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[str]:
-    """What was varied: by the grid, or otherwise."""
+    """What was varied: by the grid, or otherwise. A setting that had no say in any of them, such as the learning rate
+    of a model that takes no gradient step, was not."""
     asked = [name for name in argument_part(grid) if all(name in record.model.arguments for record in records)]
-    told = differing(record.training.model_dump() for record in records)
-    return [*[name for name in Training.model_fields if name in grid or name in told], *asked]
+    told = [conditions(record) for record in records]
+    different, mattered = differing(told), set().union(*told)
+    settings = [name for name in Training.model_fields if name in mattered and (name in grid or name in different)]
+    return [*settings, *asked]
 
 
 def _default(base: PluginUse, task: PluginUse, suite: Suite | None) -> dict[str, Any] | None:
