@@ -287,7 +287,7 @@ class Suite(Strict):
     grid: Grid = {}
     """Lists of values by the name of a training setting or a model argument, crossed with everything else; an argument
     varies the models that have it."""
-    success: Number | None = None
+    success: Finite | None = None
     """The worst score in the trained range from which on a seed counts as a success of its cell of the grid; None: 90 %
     of the way from chance to perfect, or 0.9 of a share whose chance is not known."""
     max_trials: Count = Field(default=MOST_TRIALS, ge=1)

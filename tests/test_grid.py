@@ -78,6 +78,7 @@ def test_the_plan_notes_what_the_grid_takes_the_place_of() -> None:
         (["--grid", "lr"], "NAME=VALUE"),
         (["--grid", "lr=1e-3,,1e-2"], "empty value"),
         (["--grid", "lr=1e-3,hidden=8"], "repeat the option"),
+        (["--grid", "lr=1e-3,1e-2", "--success", "nan"], "success"),
         (["--grid", "lr=1e-3", "--grid", "lr=1e-2"], "two --grid"),
         (["--grid", "lr=1e-3,0.001"], "twice"),
         (["--grid", "lr=fast,1e-2"], "'fast'"),
@@ -277,6 +278,27 @@ def test_a_model_without_gradient_steps_has_no_learning_rate() -> None:
     assert "at this learning rate" not in render(counted(2, 0.1))
     (found,) = learnability(counted(2, 0.1) + counted(3, 1.0), suite(grid={"lr": [1e-3, 1e-2], "n": [2, 3]}))
     assert [(each.values, each.works) for each in found.cells] == [({"n": 2}, False), ({"n": 3}, True)]
+
+
+def test_a_baseline_is_marked_in_tables_of_the_grid() -> None:
+    """As in all others; data names it as it is."""
+    found = [
+        each.model_copy(update={"model": each.model.model_copy(update={"baseline": True})})
+        for each in cell(1e-3, [GOOD] * 3) + cell(1e-2, [BAD] * 3)
+    ]
+    rows = render(found, suite()).splitlines()
+    start = rows.index("Learnability")
+    assert any(row.startswith("lstm (baseline)") for row in rows[start:])
+    assert said(found).model == "lstm"
+
+
+def test_a_dry_run_tells_trials_of_a_grid_apart() -> None:
+    """By settings other than the learning rate, and by arguments of a model that has an alias."""
+    words = ["run", "--model", "a=lstm", "--seeds", "1", "--dry-run", "--grid", "hidden=4,8", "--grid"]
+    planned = CliRunner().invoke(main, [*words, "batch_size=2,3"]).stdout.splitlines()
+    told = [line.split(maxsplit=1)[1] for line in planned if " on recall" in line]
+    assert len(set(told)) == 4, told
+    assert told[0] == "a=lstm:hidden=4 on recall, seed 0, 1000 steps, lr 0.003, batch_size 2"
 
 
 def test_a_run_with_a_grid(tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ from harness.cli.common import (
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
 
+TOLD = ("steps", "epochs", "lr")
+"""Settings of which a dry run tells anyway."""
+
 
 @click.command()
 @click.argument("suite", required=False)
@@ -220,7 +223,10 @@ def _invalid_claims(results: Any) -> list[Any]:
 
 
 def _print_plan(prepared: Any) -> None:
+    from harness.report.conditions import differing, written
+
     plan = prepared.plan
+    varied = [name for name in differing(each.trial.training.model_dump() for each in plan.trials) if name not in TOLD]
     for planned in plan.trials:
         trial = planned.trial
         training = trial.training
@@ -229,10 +235,14 @@ def _print_plan(prepared: Any) -> None:
         )
         if trial.pretrained:
             how = "pretrained, not trained"
+        elif planned.fits:
+            how = f"fitted, {length} at most"
         else:
-            how = f"fitted, {length} at most" if planned.fits else f"{length}, lr {training.lr:g}"
+            told = (f"{name} {written(getattr(training, name))}" for name in varied)
+            how = ", ".join([length, f"lr {training.lr:g}", *told])
         how += " (one seed stands for all: the data is fixed)" if planned.same else ""
-        what = f"{trial.model.called} on {trial.task.called}, seed {trial.seed}, {how}"
+        model = f"{trial.model.alias}={trial.model.label}" if trial.model.alias else trial.model.label
+        what = f"{model} on {trial.task.called}, seed {trial.seed}, {how}"
         say(f"{trial.id}  {what}")
         if planned.broken:
             say(f"  cannot run: {planned.broken.message}")
