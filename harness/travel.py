@@ -69,11 +69,13 @@ class Baggage:
         return use.model_copy(update=new)
 
     def homely(self, text: str, folder: Path) -> str:
-        """A text with the paths that the files have at home, for whoever reads an error message there."""
+        """A text with the paths that the files have at home, and as arguments have them, for whoever reads an error
+        message there."""
+        longest_first = sorted(self.arguments.items(), key=lambda each: -len(each[1]))  # one may begin another
+        for (_, written), place in longest_first:
+            text = text.replace(str(folder / place), written)
         for home, place in self.code.items():
             text = text.replace(str((folder / place).parent), str(Path(home).parent))
-        for (_, written), place in self.arguments.items():
-            text = text.replace(str(folder / place), written)
         return text
 
 

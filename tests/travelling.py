@@ -14,7 +14,7 @@ class M(nn.Module):
     def __init__(self, vocab_size: int, words: Path, broken: bool = False) -> None:
         super().__init__()
         if broken:
-            raise ValueError("as asked")
+            raise ValueError(f"{words} as asked")
         self.layer = inner.layers.Layer(vocab_size, int(Path(words).read_text(encoding="utf-8")))
 
     @staticmethod
