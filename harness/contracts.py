@@ -91,15 +91,15 @@ class Interface:
         return tokens
 
     def others(self, tokens: Int[Tensor, "*shape"], by: int | Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Other token ids, `by` further on (from 1 to one less than there are ids): never the separator; a separator
-        becomes an ordinary token."""
+        """Other token ids, `by` further on (from 1 to one less than there are ids besides the separator): never the
+        separator; a separator becomes an ordinary token."""
         if self.separator is None:
             return (tokens + by) % self.input_size
         found = (tokens - (tokens > self.separator).long() + by) % (self.input_size - 1)
         return found + (found >= self.separator).long()
 
-    def target_starts(self, tokens: Int[Tensor, "batch time"]) -> Int[Tensor, " batch"]:
-        """The first position after the separator in each sequence; 0 where there is none."""
+    def target_starts(self, tokens: Shaped[Tensor, "batch time *width"]) -> Int[Tensor, " batch"]:
+        """The first position after the separator in each sequence; 0 where there is none, as in vectors."""
         if self.separator is None or self.input == "vectors":
             return torch.zeros(len(tokens), dtype=torch.long, device=tokens.device)
         found = tokens == self.separator

@@ -21,9 +21,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from harness.contracts import Skip
+from harness.contracts import Interface, Skip
 from harness.errors import said
 from harness.measurements import Matrix, Scalar
 from harness.subject import Subject
@@ -82,7 +83,7 @@ class Case:
         """A few short sequences of the task: `batch time`, or `batch time width` in double precision."""
         tokens = torch.empty(0, 0)
         for condition in self.subject.task.conditions():
-            found = self.subject.batch(condition).tokens[:EXAMPLES, :POSITIONS]
+            found = _short(self.subject.batch(condition).tokens[:EXAMPLES], self.subject.task.interface)
             tokens = found if found.shape[1] > tokens.shape[1] else tokens
             if tokens.shape[1] == POSITIONS:
                 break
@@ -138,6 +139,14 @@ class Case:
         distance = torch.where(found == wanted, 0.0, (found - wanted).abs()).nan_to_num(math.inf).flatten()
         worst = int(distance.argmax())
         return Answer(found.flatten()[worst].item(), wanted.flatten()[worst].item(), tolerance)
+
+
+def _short(tokens: Shaped[Tensor, "batch time *width"], face: Interface) -> Shaped[Tensor, "batch few *width"]:
+    """The first positions of each sequence; of one with a source and a target those around the separator."""
+    few = min(POSITIONS, tokens.shape[1])
+    first = (face.target_starts(tokens) - 1 - few // 2).clamp(0, tokens.shape[1] - few)
+    rows = torch.arange(len(tokens), device=tokens.device)
+    return tokens[rows[:, None], first[:, None] + torch.arange(few, device=tokens.device)]
 
 
 def worst(answers: Iterable[Answer]) -> Answer:

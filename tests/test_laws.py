@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from harness_plugins.models import gpt as gpt_module
 from harness_plugins.models.attention_forms import AttentionForms
+from harness_plugins.models.elman import Elman
 from harness_plugins.models.gpt import GPT
 from harness_plugins.models.gru import GRU
 from harness_plugins.models.hand_set import Contraction
@@ -22,6 +23,7 @@ from harness_plugins.probes.laws.positions import PositionLaws
 from harness_plugins.probes.laws.recurrence import RecurrenceLaws
 from harness_plugins.probes.laws.softmax import SoftmaxLaws
 from harness_plugins.tasks.both_seen import BothSeen
+from harness_plugins.tasks.copying import Copy
 from harness_plugins.tasks.farm_agreement import FarmAgreement
 from harness_plugins.tasks.farm_grammar import Grammar
 from harness_plugins.tasks.noise import Noise
@@ -486,6 +488,14 @@ def test_a_mask_after_the_softmax_in_a_file_is_named(tmp_path: Path) -> None:
 def test_where_no_law_applies_the_reason_is_told() -> None:
     with pytest.raises(harness.Skip, match="ask for it on task noise"):
         list(SoftmaxLaws()(subject(LSTM(WORDS))))
+
+
+def test_a_source_and_its_target_are_cut_around_the_separator() -> None:
+    """So that a model which reads a source has one in the few positions that laws look at."""
+    task = Copy(train_max=20, lengths=[20])
+    few = Case(subject(Elman(task.interface.input_size), task), {}).tokens
+    assert few.shape == (2, 12)
+    assert [row.index(task.interface.separator) for row in few.tolist()] == [6, 6]
 
 
 def test_infinity_agrees_with_itself_alone() -> None:
