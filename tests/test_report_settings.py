@@ -172,3 +172,11 @@ def test_tables_show_the_versions_of_torch_if_there_are_several() -> None:
     assert dict(zip(shown["model"], shown["torch"], strict=True)) == {"gpt": "2.14", "lstm": "2.13, 2.14"}
     assert shown["seeds"] == ["3", "4"]
     assert "torch" not in table(document(old), "score")
+
+
+def test_models_are_called_as_in_the_rest_of_the_report() -> None:
+    """Also where another one, which its label tells it from, was skipped and never trained."""
+    records = [record(model="lstm", skipped="one layer"), record(model="lstm", defaults={"layers": 3}, loss=0.5)]
+    deep = records[1].model.model_copy(update={"label": "lstm:layers=3", "arguments": {"layers": 3}})
+    records[1] = records[1].model_copy(update={"model": deep})
+    assert table(document(records), "validation loss")["model"] == ["lstm:layers=3"]

@@ -1,6 +1,6 @@
 """What a report says about how models were trained and on what they were measured, before it shows any number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.report.conditions import SETTINGS, conditions, differing, examples_used, trained, written
@@ -20,7 +20,8 @@ def settings_blocks(records: Sequence[Record], suite: Suite | None = None) -> li
     parts += [_evaluation(records), f"Measured {'; '.join(_machines(records))}."]
     blocks: list[Block] = [Heading("Settings"), Paragraph(" ".join(parts))]
     if done := [record for record in found if record.trained is not None]:
-        blocks.append(_trainings(done, suite))
+        models, tasks = (names(records, kind, suite) for kind in ("model", "task"))
+        blocks.append(_trainings(done, models, tasks))
     return blocks
 
 
@@ -58,10 +59,10 @@ def _machines(records: Sequence[Record]) -> list[str]:
     return [f"on {device}, {count(threads, 'thread')}, with torch {torch}" for device, threads, torch in found]
 
 
-def _trainings(records: Sequence[Record], suite: Suite | None) -> Table:
+def _trainings(records: Sequence[Record], models: Mapping[Identity, str], tasks: Mapping[Identity, str]) -> Table:
     """A row for each model, task and way of training: where the ways differ, the steps if they were not those that were
-    asked for, and the validation loss."""
-    models, tasks = (names(records, kind, suite) for kind in ("model", "task"))
+    asked for, and the validation loss. Models and tasks are called as in the rest of the report, also where some of
+    them were not trained."""
     ways: dict[tuple[Identity, Identity, Training, str], dict[int, Record]] = {}
     for record in records:
         key = (identity(record.task), identity(record.model), record.training, record.device)
@@ -70,7 +71,7 @@ def _trainings(records: Sequence[Record], suite: Suite | None) -> Table:
     rows = [list(ways[key].values()) for key in sorted(ways, key=lambda key: (rank[key[0]], rank[key[1]]))]
     first = [row[0] for row in rows]
     columns = [Column("model", [marked(models[identity(row[0].model)], row) for row in rows], "label")]
-    if len(tasks) > 1:
+    if len({identity(record.task) for record in first}) > 1:
         columns.append(Column("task", [tasks[identity(record.task)] for record in first], "label"))
     settings = _alone(first)
     columns += [
