@@ -518,6 +518,38 @@ class MadeOnTheCpu(Base):
         return x + torch.arange(x.shape[1])[:, None]
 
 
+class Fitted(nn.Module):
+    """It counts answers, without gradient steps."""
+
+    counts: Tensor
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.register_buffer("counts", torch.ones(vocab_size))
+
+    def fit(self, stream: Any) -> None:
+        for batch in stream:
+            self.counts += torch.bincount(batch.targets[batch.targets >= 0], minlength=len(self.counts))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.counts.log().expand(*tokens.shape, -1)
+
+
+class FitsNothing(Fitted):
+    def fit(self, stream: Any) -> None:
+        raise RuntimeError("no such table")
+
+
+class FitsNan(Fitted):
+    def fit(self, stream: Any) -> None:
+        self.counts *= float("nan")
+
+
+class FitsAList(Fitted):
+    def fit(self, stream: Any) -> None:
+        super().fit(stream[:2])
+
+
 CAUGHT = [
     (Untyped, "arguments", "no type is written at 'width'"),
     (WrongDefault, "arguments", "'width' = -1: input should be greater than 0"),
@@ -526,6 +558,9 @@ CAUGHT = [
     (WithState, "shape", "returned a tuple; return the logits alone"),
     (NotFinite, "shape", "not finite before any training"),
     (Whole, "shape", "torch.int64"),
+    (FitsNothing, "fits", "no such table"),
+    (FitsNan, "fits", "NaN"),
+    (FitsAList, "fits", "not subscriptable"),
     (NoModule, "shape", "it gave a NoModule, which is no torch.nn.Module"),
     (Overwrites, "input_untouched", "it wrote into the tokens"),
     (Random, "deterministic", "draws random numbers in evaluation mode, in `noise`, a Noise"),
@@ -740,3 +775,12 @@ def test_checks_leave_the_random_state_alone() -> None:
 def test_every_check_of_a_model_has_a_model_that_fails_it() -> None:
     """A new check needs its own counterexample."""
     assert {check.name for check in MODEL_CHECKS} == {name for _, name, _ in CAUGHT}
+
+
+def test_what_needs_a_fitted_model_waits_for_it() -> None:
+    """One check says what is wrong with its `fit`, and no other one takes that for a mistake of its own."""
+    report = check_model(FitsNan)
+    assert [result.check.name for result in report.failed] == ["fits"]
+    assert "waits for" in report["deterministic"].message
+    assert check_model(Fitted)["fits"].status == "passed"
+    assert check_model(Base)["fits"].status == "not applicable"

@@ -141,7 +141,8 @@ def state(case: ModelCase) -> str:
 @check(
     asks="it goes on from what it has read as if it read all of it at once, where it offers a cache",
     means="what it writes is not what its outputs say",
-    fix="let `go_on(tokens, cache)` give the outputs for the new tokens alone, at the positions where they stand",
+    fix="let `go_on(tokens, cache)` return two things: the outputs for the new tokens alone, at the positions where "
+    "they stand, and the cache with which it goes on",
     after=("stateless",),
 )
 def cache(case: ModelCase) -> str:

@@ -58,10 +58,25 @@ def input_untouched(case: ModelCase) -> None:
 
 
 @check(
+    asks="if it learns in its own way (`fit`), it does so from batches, and its outputs are numbers afterwards",
+    means="its training fails, and nothing is measured after it",
+    fix="let `fit(self, stream)` go through an iterator of `harness.Batch`, and keep what it learns in parameters and "
+    "buffers",
+    after=("input_untouched",),
+)
+def fits(case: ModelCase) -> None:
+    """A few batches of random data."""
+    if not case.says.fits:
+        raise NotApplicable("it is trained by gradient steps")
+    if torch.isnan(case.run(case.trained(), case.inputs())).any():
+        raise Failed("after `fit` its outputs are NaN")
+
+
+@check(
     asks="its outputs for classes are logits, not probabilities",
     means="the loss applies a softmax to probabilities: it stays far above that of what the model knows",
     fix="return what goes into the softmax; log_softmax will do as well",
-    after=("input_untouched",),
+    after=("fits",),
 )
 def logits(case: ModelCase) -> None:
     """Whatever the input, probabilities are between 0 and 1 and sum to 1."""
@@ -76,7 +91,7 @@ def logits(case: ModelCase) -> None:
     asks="in evaluation mode the same input gives the same outputs",
     means="every measurement contains noise that no seed controls; chance passes for the effect of a cut or a swap",
     fix="draw random numbers only `if self.training`: nn.Dropout does, F.dropout(x, p, self.training) does if told",
-    after=("input_untouched",),
+    after=("fits",),
 )
 def deterministic(case: ModelCase) -> None:
     """Two models with the same weights, each on its first call, with different global random states."""
