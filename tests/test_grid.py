@@ -294,10 +294,22 @@ def test_a_baseline_is_marked_in_tables_of_the_grid() -> None:
 
 def test_a_dry_run_tells_trials_of_a_grid_apart() -> None:
     """By settings other than the learning rate, and by arguments of a model that has an alias."""
-    words = ["run", "--model", "a=lstm", "--seeds", "1", "--dry-run", "--grid", "hidden=4,8", "--grid"]
+    words = [
+        "run",
+        "--model",
+        "a=lstm",
+        "--model",
+        "ngram",
+        "--seeds",
+        "1",
+        "--dry-run",
+        "--grid",
+        "hidden=4,8",
+        "--grid",
+    ]
     planned = CliRunner().invoke(main, [*words, "batch_size=2,3"]).stdout.splitlines()
     told = [line.split(maxsplit=1)[1] for line in planned if " on recall" in line]
-    assert len(set(told)) == 4, told
+    assert len(set(told)) == len(told) == 6, told
     assert told[0] == "a=lstm:hidden=4 on recall, seed 0, 1000 steps, lr 0.003, batch_size 2"
 
 

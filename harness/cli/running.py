@@ -1,8 +1,9 @@
 """The commands that run something: `harness run` and `harness bench`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +224,10 @@ def _invalid_claims(results: Any) -> list[Any]:
 
 
 def _print_plan(prepared: Any) -> None:
-    from harness.report.conditions import differing, written
+    from harness.report.conditions import written
 
     plan = prepared.plan
-    varied = [name for name in differing(each.trial.training.model_dump() for each in plan.trials) if name not in TOLD]
+    varied = _varied([planned.trial for planned in plan.trials])
     for planned in plan.trials:
         trial = planned.trial
         training = trial.training
@@ -255,6 +256,16 @@ def _print_plan(prepared: Any) -> None:
         say("How many hours that takes: --estimate, which times a few steps")
     for line in _times(prepared):
         say(line)
+
+
+def _varied(trials: Sequence[Any]) -> list[str]:
+    """The training settings in which trials of one model on one task differ, beside those that are told anyway."""
+    from harness.report.conditions import differing
+
+    ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for trial in trials:
+        ways.setdefault((trial.model.label, trial.task.label), []).append(trial.training.model_dump())
+    return [name for name in dict.fromkeys(chain.from_iterable(map(differing, ways.values()))) if name not in TOLD]
 
 
 def _times(prepared: Any) -> Iterator[str]:
