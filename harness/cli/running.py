@@ -234,13 +234,13 @@ def _print_plan(prepared: Any) -> None:
         length = (
             counted(training.steps, "step") if training.steps is not None else counted(f"{training.epochs:g}", "epoch")
         )
+        told = {name: f"{name} {written(getattr(training, name))}" for name in varied}
         if trial.pretrained:
             how = "pretrained, not trained"
         elif planned.fits:
-            how = f"fitted, {length} at most"
+            how = ", ".join(["fitted", f"{length} at most", *(told[name] for name in told if name == "batch_size")])
         else:
-            told = (f"{name} {written(getattr(training, name))}" for name in varied)
-            how = ", ".join([length, f"lr {training.lr:g}", *told])
+            how = ", ".join([length, f"lr {training.lr:g}", *told.values()])
         how += " (one seed stands for all: the data is fixed)" if planned.same else ""
         model = f"{trial.model.alias}={trial.model.label}" if trial.model.alias else trial.model.label
         what = f"{model} on {trial.task.called}, seed {trial.seed}, {how}"
