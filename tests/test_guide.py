@@ -30,7 +30,7 @@ def test_the_commands_of_the_guide_work(installed: dict[str, str], tmp_path: Pat
     printed = iter(run_in_one_process([line for block in blocks for line in block], tmp_path, installed))
     outputs = ["".join(next(printed) for _ in block) for block in blocks]
     by_file, packaged, existing, inside, checked = outputs
-    assert "model ./gru.py:GRU: 19 passed, 3 not applicable" in by_file
+    assert "model ./gru.py:GRU: 19 passed, 4 not applicable" in by_file
     assert "grad_reach on recall, after training" in by_file
     table = packaged.partition("model acme-gru: 19 passed")[2]
     rows = [line.split() for line in table.splitlines() if "acme-gru" in line or "lstm" in line]
