@@ -62,7 +62,6 @@ class _Reader:
         self.model: Any = model
         self.read: Tensor | None = None
         self.kept: Any = None
-        self.first = True
 
     def after(self, tokens: Int[Tensor, "batch new"]) -> Float[Tensor, "batch out"]:
         """The outputs at the last of these tokens, which follow all that was read."""
@@ -70,8 +69,8 @@ class _Reader:
             outputs, self.kept = self.model.go_on(tokens, self.kept)
             return outputs[:, -1]
         if isinstance(self.model, OffersState):
-            if self.first:
-                self.first, self.kept = False, self.model.initial_state(len(tokens))
+            if self.kept is None:
+                self.kept = self.model.initial_state(len(tokens))
             for token in tokens.unbind(1):
                 output, self.kept, _ = self.model.step(token, self.kept)
             return output

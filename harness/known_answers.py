@@ -13,7 +13,6 @@ from harness.report.layout import Column
 from harness.report.verdicts import comparison, judged, per_seed, tally
 from harness.requests import build_suite
 from harness.safe import sentence
-from harness.vocabulary import STAGES
 
 SUITE = "known-answers"
 """A name, or a file."""
@@ -38,20 +37,8 @@ class KnownAnswers:
         self.suite = build_suite(suite=SUITE)
         if not self.suite.claims:
             raise RequestError(f"the suite {self.suite.name!r} claims nothing, so that nothing could be wrong")
-        self.prepared = prepare(
-            self.suite,
-            training=None,
-            stages=STAGES,
-            out=out,
-            jobs=jobs,
-            default_jobs=default_jobs() if device == "cpu" else 1,
-            device=device,
-            executor=None,
-            timeout=None,
-            retries=None,
-            memory=None,
-            shard=None,
-        )
+        at_once = default_jobs() if device == "cpu" else 1
+        self.prepared = prepare(self.suite, out=out, jobs=jobs, default_jobs=at_once, device=device)
         self.verdicts: Sequence[Verdict] = ()
 
     @property

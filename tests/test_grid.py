@@ -197,7 +197,9 @@ def test_values_that_work_are_told_with_words_and_zero_among_them() -> None:
             for value in values
             for each in cell(1e-3, [GOOD] * 3)
         ]
-        return next(block for block in grid_blocks(records) if isinstance(block, Table)).columns[-1].cells[0]
+        return (
+            next(block for block in grid_blocks(learnability(records)) if isinstance(block, Table)).columns[-1].cells[0]
+        )
 
     assert works("weight_decay", 0.0, 0.1) == "0 .. 0.1; nothing lower or higher was tried"
     assert works("clip", None, 0.5, 1.0) == "0.5 .. 1, a factor of 2 or more; nothing lower or higher was tried; none"

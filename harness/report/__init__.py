@@ -73,9 +73,9 @@ def render_grid(
     Raises:
         RequestError: nothing was varied.
     """
-    kept, _ = current(records)
-    if not (found := cell_rows(learnability(kept, suite))):
+    found = learnability(current(records)[0], suite)
+    if not (rows := cell_rows(found)):
         raise RequestError("these records are of one way of training; for a grid: harness run --grid lr=1e-4,1e-3,1e-2")
     if format in ("csv", "json"):
-        return table_csv(found) if format == "csv" else table_json(found)
-    return write(map(in_safety, grid_blocks(kept, suite)), format, width)
+        return table_csv(rows) if format == "csv" else table_json(rows)
+    return write(map(in_safety, grid_blocks(found)), format, width)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from textwrap import shorten
 
 from harness.report.card_table import card_blocks, explained
@@ -64,13 +64,14 @@ def _parts(
     kept, older = current(records)
     groups = group(kept, suite)
     found = [*_cards(groups)]
-    yield from drawn(lambda: overview_blocks(learnability(kept, suite)))
+    learnt = cache(lambda: learnability(kept, suite))  # called where it may fail
+    yield from drawn(lambda: overview_blocks(learnt()))
     yield from drawn(lambda: card_blocks(found))
     yield Paragraph(_overview(kept, older))
     if note:
         yield Paragraph(note)
     yield from drawn(lambda: _settings(kept, groups, suite))
-    yield from drawn(lambda: grid_blocks(kept, suite))
+    yield from drawn(lambda: grid_blocks(learnt()))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
     results = [block for each in groups for block in _group(each, ascii)]
     yield from results

@@ -8,25 +8,22 @@ from harness.report.conditions import written
 from harness.report.elements import Block, Heading, Items, Paragraph, Table
 from harness.report.grouping import marked
 from harness.report.layout import Column
-from harness.report.learnability import Cell, Learnability, Window, is_number, learnability, windows
+from harness.report.learnability import Cell, Learnability, Window, is_number, windows
 from harness.report.numbers import count, number, spread
-from harness.schema import Record
 from harness.seeds import FEW_SEEDS, summarise
-from harness.suites import Suite, format_arguments
+from harness.suites import format_arguments
 
 EVERYWHERE = "fails everywhere it was tried"
 DEFAULT = "fails at the default"
 
 
-def grid_blocks(records: Sequence[Record], suite: Suite | None = None) -> list[Block]:
+def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
     """Nothing where nothing was varied; else for each task how many seeds succeeded where, the best cell of each model,
     and a sentence on each.
 
     Args:
-        records: those that count.
-        suite: the suite they come from.
+        found: where each model learns each task.
     """
-    found = learnability(records, suite)
     if not found:
         return []
     blocks: list[Block] = [Heading("Learnability")]

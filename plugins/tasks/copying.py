@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
+from harness_plugins.tasks.drawing import check_range
 from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
@@ -65,11 +66,7 @@ class Copy(Task):
     @staticmethod
     def check_arguments(train_min: int, train_max: int, **others: Any) -> None:
         """Refuse an empty range."""
-        if train_min > train_max:
-            raise ValueError(
-                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
-                "large as train_min"
-            )
+        check_range(train_min, train_max)
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:

@@ -51,11 +51,7 @@ class Drawn(Task):
     @staticmethod
     def check_arguments(*, train_min: int, train_max: int, **others: Any) -> None:
         """Refuse an empty range."""
-        if train_min > train_max:
-            raise ValueError(
-                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
-                "large as train_min"
-            )
+        check_range(train_min, train_max)
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         """Examples, each independent of the others."""
@@ -104,6 +100,19 @@ class Drawn(Task):
     def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
         """By `names`."""
         return [self.names[token] if token < len(self.names) else str(token) for token in tokens.tolist()]
+
+
+def check_range(train_min: int, train_max: int) -> None:
+    """Refuse an empty range of training.
+
+    Raises:
+        ValueError: it is empty.
+    """
+    if train_min > train_max:
+        raise ValueError(
+            f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
+            "large as train_min"
+        )
 
 
 def eighths(tokens: Int[Tensor, "batch time"]) -> Int[Tensor, " batch"]:

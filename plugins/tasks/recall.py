@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from harness_plugins.tasks.drawing import check_range
 from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeInt
 from torch import Tensor
@@ -60,11 +61,7 @@ class Recall(Task):
     @staticmethod
     def check_arguments(train_min: int, train_max: int, distances: Sequence[int]) -> None:
         """Refuse an empty range."""
-        if train_min > train_max:
-            raise ValueError(
-                f"train_min = {train_min} is larger than train_max = {train_max}; give both, train_max at least as "
-                "large as train_min"
-            )
+        check_range(train_min, train_max)
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         while True:
