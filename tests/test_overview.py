@@ -53,6 +53,17 @@ def test_each_model_is_shown_at_its_best_and_what_is_special_comes_first() -> No
     assert isinstance(mark, Paragraph)
 
 
+def test_what_a_model_with_warnings_does_better_is_not_praised() -> None:
+    """One that sees the future works where no other does: the mark and the reason to look are there."""
+    cheats = [r.model_copy(update={"warnings": ["it is not causal"]}) for r in both("elman", "noise", 1e-3)]
+    records = [*cheats, *both("elman", "recall", 1e-3), *neither("lstm", "noise"), *both("lstm", "recall", 1e-3)]
+    special, table, _ = overview_blocks(learnability(records, suite("elman")))
+    assert isinstance(special, Items)
+    assert special.items == ["elman ! on noise works, as none of 1 other model does; its warnings may say why."]
+    assert isinstance(table, Table)
+    assert table.columns[0].cells[0] == "> elman !"
+
+
 def test_without_a_second_task_there_is_nothing_to_see_at_once() -> None:
     """And without a model beside nothing is marked."""
     one = [r for model in ("lstm", "gru") for r in both(model, "recall", 1e-3)]

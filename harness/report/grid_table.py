@@ -6,7 +6,6 @@ from typing import Any
 
 from harness.report.conditions import written
 from harness.report.elements import Block, Heading, Items, Paragraph, Table
-from harness.report.grouping import marked
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability, Window, is_number, windows
 from harness.report.numbers import count, number, spread
@@ -33,7 +32,7 @@ def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
         axes = dict.fromkeys(each.axis for each in own)
         blocks += [_rates([each for each in own if each.axis == axis], task, axis) for axis in axes]
         blocks.append(_best(own, f"The best cell on {task}" if len(tasks) > 1 else "The best cell"))
-    whose = [f"{_called(each)} on {each.task}" if len(tasks) > 1 else _called(each) for each in found]
+    whose = [f"{each.called} on {each.task}" if len(tasks) > 1 else each.called for each in found]
     blocks.append(Items([f"{name}: {sentence(each)}." for name, each in zip(whose, found, strict=True)]))
     return [*blocks, *map(Paragraph, _explained(found))]
 
@@ -56,12 +55,7 @@ def _rates(found: Sequence[Learnability], task: str, axis: str) -> Table:
 
 
 def _label(each: Learnability, others: dict[str, Any]) -> str:
-    return f"{_called(each)} ({format_arguments(others)})" if others else _called(each)
-
-
-def _called(each: Learnability) -> str:
-    """As other tables do: with a word for a baseline, and a mark where there are warnings."""
-    return marked(each.model, [record for cell in each.cells for record in cell.records])
+    return f"{each.called} ({format_arguments(others)})" if others else each.called
 
 
 def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
@@ -98,7 +92,7 @@ def _best(found: Sequence[Learnability], title: str) -> Table:
     scores = [spread(summarise(cell.scores)) if cell else "" for cell in best]
     return Table(
         [
-            Column("model", [_called(each) for each in found], "label"),
+            Column("model", [each.called for each in found], "label"),
             Column("verdict", [verdict(each) for each in found], "text"),
             Column("best at", [format_arguments(dict(cell.values)) if cell else "none" for cell in best], "text"),
             Column("seeds", [f"{cell.successes}/{cell.seeds}" if cell else "" for cell in best]),

@@ -15,6 +15,7 @@ from harness.labels import short_labels
 from harness.matching import label_arguments, matches
 from harness.measurements import Curve, Scalar
 from harness.report.conditions import conditions, differing, trained, written
+from harness.report.grouping import marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import identity, validated
@@ -99,6 +100,16 @@ class Learnability:
     """The settings that the suite's grid varies, as they would be without it; None where that is not known."""
     beside: bool = False
     """Whether a user put the model beside those of the suite."""
+
+    @property
+    def records(self) -> list[Record]:
+        """Those of all cells."""
+        return [record for cell in self.cells for record in cell.records]
+
+    @property
+    def called(self) -> str:
+        """The model as tables call it: with a word for a baseline, and a mark where there are warnings."""
+        return marked(self.model, self.records)
 
     @property
     def fields(self) -> list[str]:

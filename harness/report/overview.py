@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from harness.report.elements import Block, Items, Paragraph, Table
+from harness.report.grouping import marked
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count, number
@@ -21,16 +22,17 @@ def overview_blocks(found: Sequence[Learnability]) -> list[Block]:
     if len(tasks) < 2:
         return []
     models = sorted(dict.fromkeys((each.model, each.beside) for each in found), key=lambda model: not model[1])
+    records = {model: [r for each in found if each.model == model for r in each.records] for model, _ in models}
     best = {(each.model, each.task): each.best for each in found}
     table = Table(
         [
-            Column("model", [MARK * beside + model for model, beside in models], "label"),
+            Column("model", [MARK * beside + marked(model, records[model]) for model, beside in models], "label"),
             *(Column(task, [_cell(best.get((model, task))) for model, _ in models], "text") for task in tasks),
         ],
         "Every model at its best: seeds that succeed, over the median score",
     )
     own = [(each, _special(each, found)) for each in found if each.beside]
-    special = [f"{each.model} on {each.task} {words}." for each, words in own if words]
+    special = [f"{each.called} on {each.task} {words}." for each, words in own if words]
     blocks: list[Block] = [Items(special), table] if special else [table]
     if any(beside for _, beside in models):
         blocks.append(Paragraph(f"{MARK.strip()} marks what was put beside the suite's own models."))
@@ -54,7 +56,10 @@ def _special(each: Learnability, found: Sequence[Learnability]) -> str:
         return ""
     works = sum(other.works for other in known)
     if best.works and 2 * works < len(known):
-        return f"works, as {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}"
+        why = "; its warnings may say why" if any(record.warnings for record in each.records) else ""
+        return (
+            f"works, as {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}{why}"
+        )
     if not best.works and 2 * works > len(known):
         return f"does not work ({best.successes}/{best.seeds}), as {works} of {count(len(known), 'other model')} do"
     return ""
