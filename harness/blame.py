@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from harness.contracts import Skip
-from harness.errors import HarnessError, PluginError, StoreError, said
-from harness.registry import describe, place_of_error
+from harness.errors import HarnessError, PluginError, ReturnedError, StoreError, said
+from harness.registry import describe, place_among, place_of_error
 from harness.schema import Failure, PluginUse
 from harness.traces import moment, one_process
 
@@ -70,12 +70,22 @@ def _traceback(error: BaseException) -> str:
 
 
 def _place(error: BaseException, use: PluginUse) -> str:
-    """The innermost frame in the plugin's own file or package; if there is none, in whatever it uses."""
+    """The innermost frame in the plugin's own file or package, or in a file of the user's that the package calls, as a
+    backbone does its mixer; if there is none, in whatever it uses."""
+    where = place_of_error(error) if isinstance(error, ReturnedError) else _innermost(error, use)
+    return f" (at {where})" if where else ""
+
+
+def _innermost(error: BaseException, use: PluginUse) -> str:
     place = use.target.rpartition(":")[0]
     package = sys.modules.get(place.partition(".")[0])
     own = Path(place if place.endswith(".py") else getattr(package, "__file__", None) or "")
     own = own.parent if own.name == "__init__.py" else own
     frames = traceback.extract_tb(error.__traceback__)
-    found = [f for f in frames if own in (path := Path(f.filename), *path.parents)]
-    where = f"{Path(found[-1].filename).name}:{found[-1].lineno}" if found else place_of_error(error)
-    return f" (at {where})" if where else ""
+    found = [n for n, f in enumerate(frames) if own in (path := Path(f.filename), *path.parents)]
+    called = frames[found[-1] + 1 :] if found and use.distribution else []
+    theirs = place_among((f.filename, f.lineno or 0) for f in reversed(called) if "-packages" not in f.filename)
+    if theirs or not found:
+        return theirs or place_of_error(error)
+    frame = frames[found[-1]]
+    return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -37,6 +37,19 @@ class DivergedError(HarnessError):
     """Training produced a loss that is not finite."""
 
 
+class ReturnedError(ValueError):
+    """What some code returned is wrong, which other code notices.
+
+    Args:
+        message: what is wrong.
+        place: file and line of the code that returned it; "" if that is not known.
+    """
+
+    def __init__(self, message: str, place: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 def shortened(message: str) -> str:
     """A message on one screen: over-long words lose their middle, and then the whole of it does."""
     message = re.sub(r"\S{500,}", lambda word: f"{word[0][:200]}[...]{word[0][-100:]}", message)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pluggy
 
 from harness import hookspecs
-from harness.errors import PluginError, RequestError, did_you_mean, said, shown
+from harness.errors import PluginError, RequestError, ReturnedError, did_you_mean, said, shown
 from harness.safe import visible
 from harness.specs import CONTRACT_VERSION, KINDS, Spec
 
@@ -289,7 +289,9 @@ def describe(error: BaseException) -> str:
 
 def place_of_error(error: BaseException) -> str:
     """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
-    plugins use; or ""."""
+    plugins use; or "". An error that knows better where it was made says so itself."""
+    if isinstance(error, ReturnedError):
+        return error.place
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return place_among((frame.filename, frame.lineno or 0) for frame in frames)
 

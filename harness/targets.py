@@ -18,7 +18,7 @@ from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.folders import is_file, module_from_file
 from harness.interrupts import import_torch
-from harness.registry import Entry, Origin, Registry, plugin_error
+from harness.registry import Entry, Origin, Registry, plugin_error, short_path
 from harness.schema import PluginUse
 from harness.sources import text_of
 from harness.specs import KINDS
@@ -208,6 +208,17 @@ def _explain_target(entry: Entry, module: ModuleType, found: Any) -> str:
         problem = f"there is no {attribute!r} in {place!r}.{did_you_mean(attribute, offered)}"
     shown = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
     return f"{entry}: {problem} It has: {shown or 'no class or function'}."
+
+
+def place_of(code: object) -> str:
+    """File and line of a class or function, or "" where Python does not know."""
+    try:
+        code = inspect.unwrap(code) if callable(code) else code
+        file = inspect.getsourcefile(code)  # type: ignore[arg-type]
+        _, line = inspect.getsourcelines(code)  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        return ""
+    return f"{short_path(Path(file))}:{line}" if file else ""
 
 
 def _module_of(entry: Entry) -> ModuleType:

@@ -15,7 +15,8 @@ from harness_plugins.models.linear_attention import LinearAttention
 from torch import Tensor, nn
 
 import harness
-from harness.errors import RequestError
+from harness.blame import blame
+from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
 from harness.recurrence import recurrent_modules, replaced, states_of
 from harness.registry import default_registry
@@ -256,8 +257,9 @@ def test_the_code_of_a_mixer_decides_ids(folder: Path, plugin_file: Write) -> No
         ("backbone:mixer=./my.py:Mixer:decya=1", "'./my.py:Mixer': it has no argument 'decya'.*Did you mean 'decay'"),
         ("backbone:mixer=./my.py:Mixer:decay=fast", "'decay' = 'fast'.* valid number"),
         ("backbone:mixer=./my.py:Model", "constructor takes the number of features as `width`"),
-        ("backbone:mixer=lstm", "'lstm' is not made of one"),
-        ("backbone:mixer=delta_nte", "there is no model 'delta_nte'.*Did you mean 'delta_net'"),
+        ("backbone:mixer=lstm", "'lstm' is not made of one.* Mixers: attention, .*mamba, .*./my.py:Mixer"),
+        ("backbone:mixer=delta_nte", "there is no mixer 'delta_nte'. Did you mean 'delta_net'.* Mixers: attention, "),
+        ("backbone:mixer=recall", "there is no mixer 'recall'. Mixers: attention, "),
         ("hybrid:second=delta_net:heads=3", "mixer 'delta_net': the heads share .*heads=3"),
         ("delta_net:heads=3", "use d_model=33"),
         ("attention:heads=32,position=rope", "an odd number"),
@@ -274,6 +276,38 @@ def test_a_mixer_that_gives_something_else_or_sees_the_future_is_caught(folder: 
         model("backbone:mixer=./my.py:Other")(tokens(1, 5))
     (failed,) = check_model("backbone:mixer=./my.py:Future").failed
     assert failed.check.name == "causal"
+
+
+BROKEN = """
+import torch
+from torch import nn
+
+class Mixer(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        {constructor}
+
+    def forward(self, x):
+        {forward}
+"""
+
+
+@pytest.mark.parametrize(
+    ("constructor", "forward", "line"),
+    [("nn.Linear(width, 'wide')", "return x", 8), ("pass", "return x @ torch.zeros(3, 5)", 11), ("pass", "x", 10)],
+    ids=["constructor", "forward", "returned"],
+)
+def test_an_error_of_a_mixer_names_the_file_of_the_mixer(
+    folder: Path, plugin_file: Write, constructor: str, forward: str, line: int
+) -> None:
+    """Not that of the backbone, where nobody can repair it; and what is to be repaired is said of mixers, too."""
+    plugin_file(BROKEN.format(constructor=constructor, forward=forward), "broken.py")
+    text = "backbone:mixer=./broken.py:Mixer"
+    with pytest.raises(PluginError, match=rf"\(at broken.py:{line}\)"), blame(plugin(text).use, "being used"):
+        model(text)(tokens(1, 5))
+    (failed,) = check_model(text).failed
+    assert failed.where == f"broken.py:{line}"
+    assert "a mixer" in failed.check.fix
 
 
 def test_a_model_of_your_own_mixer_takes_the_arguments_of_both() -> None:

@@ -1,18 +1,16 @@
 """A plugin as checks see it: from what an author points at (a name, a file, a class) to code that can be built."""
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from harness.capabilities import Capabilities
 from harness.errors import RequestError
 from harness.plugin import Plugin, resolve
-from harness.registry import Entry, Origin, default_registry, short_path
+from harness.registry import Entry, Origin, default_registry
 from harness.specs import KINDS
 from harness.suites import Request
-from harness.targets import Definition, find_entry, load_definition
+from harness.targets import Definition, find_entry, load_definition, place_of
 
 PluginLike = str | type[Any] | Any
 """A name with or without arguments (`gpt:layers=4`), a file (`./gru.py:GRU`), or the class or function itself."""
@@ -43,7 +41,7 @@ class Case:
     @property
     def declared_at(self) -> str:
         """File and line of the class or function."""
-        return place(self.definition.code)
+        return place_of(self.definition.code)
 
     @property
     def where(self) -> str:
@@ -66,14 +64,3 @@ def as_definition(kind: str, plugin: PluginLike) -> tuple[Definition, Request]:
     name = getattr(plugin, "__qualname__", type(plugin).__name__)
     spec = KINDS[kind](name, f"{getattr(plugin, '__module__', '')}:{name}")
     return Definition(Entry(spec, Origin("", "", "")), plugin), Request(name=name)
-
-
-def place(code: object) -> str:
-    """File and line of a class or function, or "" where Python does not know."""
-    try:
-        code = inspect.unwrap(code) if callable(code) else code
-        file = inspect.getsourcefile(code)  # type: ignore[arg-type]
-        _, line = inspect.getsourcelines(code)  # type: ignore[arg-type]
-    except (TypeError, OSError):
-        return ""
-    return f"{short_path(Path(file))}:{line}" if file else ""

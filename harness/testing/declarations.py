@@ -6,7 +6,8 @@ from pydantic import ValidationError
 
 from harness.errors import HarnessError, did_you_mean
 from harness.schema import Training
-from harness.testing.case import Case, place
+from harness.targets import place_of
+from harness.testing.case import Case
 from harness.testing.checks import Failed, check
 
 
@@ -23,11 +24,11 @@ def arguments(case: Case) -> str:
     hints = getattr(code, "__annotations__", {})
     untyped = [name for name in definition.arguments.model_fields if name not in hints]
     if untyped:
-        raise Failed(f"no type is written at {', '.join(map(repr, untyped))}", place(code))
+        raise Failed(f"no type is written at {', '.join(map(repr, untyped))}", place_of(code))
     try:
         _ = case.plugin
     except HarnessError as error:
-        raise Failed(str(error), place(code)) from None
+        raise Failed(str(error), place_of(code)) from None
     return ", ".join(definition.arguments.model_fields) or "it takes no arguments"
 
 

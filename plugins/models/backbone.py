@@ -14,7 +14,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from harness import Interface
+from harness.errors import ReturnedError
 from harness.offers import OffersState
+from harness.targets import place_of
 
 Norm = Literal["rms", "layer"]
 
@@ -103,13 +105,14 @@ class Block(nn.Module):
         """The input, what the mixer makes of it, and what the feed-forward net makes of both.
 
         Raises:
-            ValueError: the mixer gave something else than a tensor like its input.
+            ReturnedError: the mixer gave something else than a tensor like its input.
         """
         if not isinstance(y, Tensor) or y.shape != x.shape:
             given = f"one of shape {tuple(y.shape)}" if isinstance(y, Tensor) else f"a {type(y).__name__}"
-            raise ValueError(
+            raise ReturnedError(
                 f"the mixer {type(self.mixer).__name__} was given a tensor of shape {tuple(x.shape)} and gave {given}; "
-                "a mixer gives a tensor of the shape that it is given"
+                "a mixer gives a tensor of the shape that it is given",
+                place_of(type(self.mixer).forward),
             )
         x = x + self.dropout(y)
         return x if self.feed_forward is None else x + self.feed_forward(x)

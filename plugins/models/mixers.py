@@ -1,6 +1,7 @@
 """What a backbone is filled with: from how a mixer is written to its code, its arguments and the files it is in."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +11,8 @@ from torch import nn
 
 from harness.arguments import validate
 from harness.capabilities import Capabilities
-from harness.errors import RequestError
-from harness.registry import Entry, default_registry
+from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.registry import Entry, Registry, default_registry
 from harness.sources import source_files
 from harness.specs import Spec
 from harness.suites import Request
@@ -69,12 +70,21 @@ def find_mixer(text: str) -> Mixer:
         PluginError: its code does not load.
     """
     request = Request.model_validate(text)
-    found = find_entry(default_registry(), "model", request.name)
+    registry = default_registry()
+    try:
+        found = find_entry(registry, "model", request.name)
+    except RequestError:
+        if not request.name.isidentifier() or request.name in {broken.name for broken in registry.broken}:
+            raise
+        raise RequestError(f"there is no mixer {request.name!r}.{_alternatives(registry, request.name)}") from None
     entry = Entry(MixerSpec(found.spec.name, found.spec.target), found.origin)
     definition = load_definition(entry)
     code = getattr(definition.code, "mixer", definition.code)
     if found.origin.distribution and code is definition.code:
-        raise RequestError(f"mixer {text!r}: the model {request.name!r} is not made of one that could be taken from it")
+        raise RequestError(
+            f"mixer {text!r}: the model {request.name!r} is not made of one that could be taken from it."
+            f"{_alternatives(registry)}"
+        )
     definition = Definition(entry, code)
     if not (isinstance(code, type) and issubclass(code, nn.Module) and "width" in definition.takes):
         raise RequestError(
@@ -84,3 +94,13 @@ def find_mixer(text: str) -> Mixer:
     values = validate(entry, definition.arguments, request.arguments)
     arguments = {name: getattr(values, name) for name in definition.arguments.model_fields}
     return Mixer(code, arguments | (values.model_extra or {}), definition)
+
+
+def _alternatives(registry: Registry, word: str = "") -> str:
+    """What can be asked for instead of a word that is no mixer."""
+    known = []
+    for entry in registry.all("model"):
+        with suppress(HarnessError):  # of a model that does not load
+            if hasattr(load_definition(entry).code, "mixer"):
+                known.append(entry.spec.name)
+    return f"{did_you_mean(word, known)} Mixers: {', '.join(sorted(known))}; or one of yours: ./my.py:Mixer."

@@ -15,7 +15,8 @@ from harness.fitting import OffersFit
 from harness.isolation import random_state_restored
 from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
-from harness.testing.case import Case, place
+from harness.targets import place_of
+from harness.testing.case import Case
 from harness.testing.checks import Failed, NotApplicable
 from harness.testing.models.precision import EXACT, ROUGH, SINGLE, NarrowResults, in_double
 
@@ -45,7 +46,7 @@ class ModelCase(Case):
     @property
     def where(self) -> str:
         """File and line of the model's `forward`; of its code, as long as none was built."""
-        return place(self.built.forward) if self.built else self.declared_at
+        return place_of(self.built.forward) if self.built else self.declared_at
 
     @cached_property
     def interface(self) -> Interface:

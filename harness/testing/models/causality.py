@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from harness.contracts import SEES
 from harness.preflight import magnitude, reads_ahead, unseen_from
 from harness.registry import describe, place_of_error
-from harness.testing.case import place
+from harness.targets import place_of
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase
 from harness.testing.models.guilty import Part, guilty_part
@@ -68,7 +68,7 @@ def _what_it_sees(model: nn.Module) -> str:
     """What it says, if that leaves something to check."""
     sees: str = getattr(model, "sees", "past")
     if sees not in SEES:
-        raise Failed(f"sees = {sees!r}; it is one of {', '.join(map(repr, SEES))}", place(type(model)))
+        raise Failed(f"sees = {sees!r}; it is one of {', '.join(map(repr, SEES))}", place_of(type(model)))
     if sees == "all":
         raise NotApplicable('it says sees = "all": its outputs may depend on every token')
     return sees
@@ -132,7 +132,7 @@ def lengths(case: ModelCase) -> str:
     model = case.build()
     limit = getattr(model, "max_length", None)
     if limit is not None and not isinstance(limit, int):
-        raise Failed(f"max_length = {limit!r}; it is a number of tokens, or None for no limit", place(type(model)))
+        raise Failed(f"max_length = {limit!r}; it is a number of tokens, or None for no limit", place_of(type(model)))
     tried_always = (1, 2, TIME, 4 * TIME + 1, 257)
     wanted = [each for each in tried_always if each >= case.shortest and (limit is None or each <= limit)]
     if limit is not None and limit <= 1024:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from harness.testing.case import place
+from harness.targets import place_of
 from harness.testing.models.case import ModelCase
 
 
@@ -56,7 +56,7 @@ def own_forward(model: nn.Module, name: str) -> str:
     """File and line of a submodule's `forward`; of one of torch's own, that of the first around it that is not."""
     while name and _is_of_torch(model.get_submodule(name)):
         name = name.rpartition(".")[0]
-    return place(type(model.get_submodule(name)).forward)
+    return place_of(type(model.get_submodule(name)).forward)
 
 
 def _is_of_torch(module: nn.Module) -> bool:

@@ -6,7 +6,7 @@ import warnings
 import torch
 
 from harness.registry import describe, place_of_error
-from harness.testing.case import place
+from harness.targets import place_of
 from harness.testing.checks import Failed, check
 from harness.testing.models.case import ModelCase
 from harness.testing.models.weights import REGISTER, loose_tensors
@@ -58,5 +58,6 @@ def devices(case: ModelCase) -> str:
             raise Failed(f"on the device {device!r} it raises {describe(error)}{held}", place_of_error(error)) from None
         return f"no tensor is left behind; the test on {device!r} does not suit it ({describe(error)})"
     if outputs.device.type != device:
-        raise Failed(f"the model and its input are on {device!r}, its outputs on {outputs.device}", place(type(model)))
+        message = f"the model and its input are on {device!r}, its outputs on {outputs.device}"
+        raise Failed(message, place_of(type(model)))
     return f"moves to {device!r}"

@@ -14,7 +14,7 @@ from harness.gradients import input_gradients
 from harness.offers import OffersCache, OffersState
 from harness.preflight import difference, magnitude
 from harness.recurrence import StateLayer, recurrent_modules, states_of
-from harness.testing.case import place
+from harness.targets import place_of
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase
 
@@ -87,7 +87,7 @@ def _share_to_no_token(model: nn.Module, layer: Layer, pattern: Tensor) -> float
         raise Failed(
             f"rows of the attention pattern of {layer.name} do not sum to 1 (or to less, where a part goes to no "
             "token)",
-            place(type(model)),
+            place_of(type(model)),
         )
     largest = elsewhere.masked_fill((pattern == 0).all(-1), 0.0).max().item()
     return largest if largest > 1e-4 else 0.0
@@ -125,7 +125,7 @@ def state(case: ModelCase) -> str:
     modules = recurrent_modules(model)
     if not modules:
         raise NotApplicable("it has no recurrent module of torch's and offers no state, so that probes of it skip it")
-    where = next((place(each.step) for each in modules.values() if isinstance(each, OffersState)), case.where)
+    where = next((place_of(each.step) for each in modules.values() if isinstance(each, OffersState)), case.where)
     try:
         layers = states_of(model, case.cast(inputs))
         alone = [states_of(model, case.cast(inputs[row : row + 1])) for row in range(len(inputs))]
@@ -156,9 +156,9 @@ def cache(case: ModelCase) -> str:
             outputs, kept = model.go_on(piece, kept)
             parts.append(outputs)
     if any(part.shape[1] != size for part, size in zip(parts, (5, 1, TIME - 6), strict=True)):
-        raise Failed("its `go_on` does not give one output for each new token", place(model.go_on))
+        raise Failed("its `go_on` does not give one output for each new token", place_of(model.go_on))
     if case.differ(torch.cat(parts, 1), whole, magnitude(whole)):
-        raise Failed("its outputs in pieces are not those of one pass", place(model.go_on))
+        raise Failed("its outputs in pieces are not those of one pass", place_of(model.go_on))
     return "three pieces give the outputs of one pass"
 
 

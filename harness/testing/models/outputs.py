@@ -16,7 +16,8 @@ from harness.testing.untouched import same_values
 @check(
     asks="tokens (batch, time) give finite logits (batch, time, outputs)",
     means="nothing can be trained or measured",
-    fix="return one tensor with a row of logits for every input position",
+    fix="repair what it raises; return one tensor with a row of logits for every input position (a mixer in a "
+    "backbone: one of the shape that it is given)",
 )
 def shape(case: ModelCase) -> str:
     """Also in training mode, which may take another path."""

@@ -12,7 +12,8 @@ from torch import Tensor
 from harness.build import WrongKindError, build_task
 from harness.contracts import IGNORE, Batch, Condition, Task
 from harness.examples import seeded
-from harness.testing.case import Case, place
+from harness.targets import place_of
+from harness.testing.case import Case
 from harness.testing.checks import Failed
 
 MOST_CONDITIONS = 8
@@ -74,7 +75,7 @@ class TaskCase(Case):
     def at(self, method: str) -> str:
         """File and line of a method, or of the class if it does not define the method itself."""
         own = getattr(type(self.task), method, None)
-        return place(own) if own is not None and own is not getattr(Task, method, None) else self.declared_at
+        return place_of(own) if own is not None and own is not getattr(Task, method, None) else self.declared_at
 
     def missing(self, batch: Batch) -> tuple[Tensor, float]:
         """Where the targets say that there is none (`batch time`), and the value that says so."""
