@@ -86,7 +86,8 @@ def build_suite(
 
 
 def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """The grid of `lr=1e-4,1e-3,1e-2`, a text for each field.
+    """The grid of `lr=1e-4,1e-3,1e-2`, a text for each field; also in brackets, as a suite writes it. A single value
+    that is a list itself is written in two pairs of them.
 
     Raises:
         RequestError: one cannot be read, or two are of one field.
@@ -98,6 +99,8 @@ def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
         if not equals or not name:
             raise RequestError(f"cannot read --grid {text!r}; write NAME=VALUE,VALUE,..., {example}")
         values = [part.strip() for part in split_commas(rest)]
+        if len(values) == 1 and values[0].startswith("[") and values[0].endswith("]"):
+            values = [part.strip() for part in split_commas(values[0][1:-1])]
         if "" in values:
             raise RequestError(f"--grid {text!r} has {'no values' if values == [''] else 'an empty value'}; {example}")
         if another := next((value for value in values if re.match(r"[^\W\d]\w*\s*=", value)), ""):

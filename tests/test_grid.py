@@ -75,6 +75,7 @@ def test_the_plan_notes_what_the_grid_takes_the_place_of() -> None:
         (["--grid", "lrr=1,2"], "Did you mean 'lr'?"),
         (["--grid", "hiden=8,16"], "Did you mean 'hidden'?"),
         (["--grid", "lr="], "no values"),
+        (["--grid", "lr=[]"], "no values"),
         (["--grid", "lr"], "NAME=VALUE"),
         (["--grid", "lr=1e-3,,1e-2"], "empty value"),
         (["--grid", "lr=1e-3,hidden=8"], "repeat the option"),
@@ -107,11 +108,16 @@ def test_more_trials_are_run_where_the_user_says_so() -> None:
 
 
 def test_values_are_read_as_everywhere() -> None:
-    """Numbers, words and lists."""
+    """Numbers, words and lists; all of them may stand in brackets, as in a suite."""
     assert read_grid(["lr=1e-3, 1", "position=none,rope", "sizes=[1,2],[3]"]) == {
         "lr": [1e-3, 1],
         "position": ["none", "rope"],
         "sizes": [[1, 2], [3]],
+    }
+    assert read_grid(["lr=[1e-3, 1]", "norm=[rms]", "sizes=[[1,2]]"]) == {
+        "lr": [1e-3, 1],
+        "norm": ["rms"],
+        "sizes": [[1, 2]],
     }
 
 
