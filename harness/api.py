@@ -15,7 +15,7 @@ from harness.executors.choosing import choose, limits_of
 from harness.executors.planning import plan_for
 from harness.plan import Plan
 from harness.registry import default_registry
-from harness.requests import Requests, build_suite, default_out
+from harness.requests import Requests, build_suite, check_varied, default_out
 from harness.results import Results
 from harness.sharding import Shard
 from harness.suites import Suite, Ways
@@ -101,6 +101,7 @@ def run(
         raise RequestError('nothing to measure: give models=["lstm"], for example, or suite="recall"')
     more: dict[str, Any] = {"grid": grid, "success": success, "baselines": baselines}
     asked = build_suite(models, tasks, probes, suite=suite, **numbers, **more)
+    check_varied(asked, training, success=success, max_trials=max_trials)
     prepared = prepare(
         asked,
         training=training,

@@ -15,7 +15,7 @@ from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
 from harness.suite_files import explain, load_suite
-from harness.suites import Request, Suite, parse_value, split_commas
+from harness.suites import Request, Suite, Ways, listed, parse_value, split_commas
 from harness.targets import give
 from harness.vocabulary import CROSSED
 
@@ -83,6 +83,30 @@ def build_suite(
         lines = explain(error, Suite).replace("experiment 1, ", "")
         raise RequestError(f"the request is wrong:\n{lines}") from None
     return built if suite is not None else built.model_copy(update={"name": _name(built)})
+
+
+def check_varied(suite: Suite, training: Ways | None, *, success: float | None, max_trials: int | None) -> None:
+    """Refuse what a user says of a grid where there is none, since it would do nothing.
+
+    Args:
+        suite: what was asked for.
+        training: the user's ways of training.
+        success: as the user gave it; several ways of training are judged by it as well.
+        max_trials: as the user gave it.
+
+    Raises:
+        RequestError: nothing is varied that it could be said of.
+    """
+    if suite.grid:
+        return
+    example = "for example --grid lr=1e-4,1e-3,1e-2"
+    if max_trials is not None:
+        raise RequestError(f"max_trials = {max_trials} is a limit for a grid, and there is none; give one, {example}")
+    ways = len(listed(training or {})) * max(len(listed(each.training)) for each in suite.experiments)
+    if success is not None and ways == 1:
+        raise RequestError(
+            f"success = {success:g} judges what a grid tries, and nothing is varied here; give a grid, {example}"
+        )
 
 
 def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:

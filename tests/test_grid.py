@@ -19,7 +19,7 @@ from harness.report import render
 from harness.report.elements import Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Learnability, Window, learnability, windows
-from harness.requests import build_suite, read_grid
+from harness.requests import build_suite, check_varied, read_grid
 from harness.schema import Record, Scalar
 from harness.suite_files import load_suite
 from harness.suites import Suite, Ways
@@ -80,6 +80,9 @@ def test_the_plan_notes_what_the_grid_takes_the_place_of() -> None:
         (["--grid", "lr=1e-3,,1e-2"], "empty value"),
         (["--grid", "lr=1e-3,hidden=8"], "repeat the option"),
         (["--grid", "lr=1e-3,1e-2", "--success", "nan"], "success"),
+        (["--success", "0.8"], "--grid lr="),
+        (["--training", "lr=0.1", "--success", "0.8"], "--grid lr="),
+        (["--max-trials", "5"], "--grid lr="),
         (["--grid", "lr=1e-3", "--grid", "lr=1e-2"], "two --grid"),
         (["--grid", "lr=1e-3,0.001"], "twice"),
         (["--grid", "lr=fast,1e-2"], "'fast'"),
@@ -96,6 +99,14 @@ def test_a_wrong_grid_is_refused_in_a_sentence(asked: list[str], words: str, tmp
     result = CliRunner().invoke(main, ["run", "--model", model, "--out", str(tmp_path / "run"), *asked])
     assert (result.exit_code, words in result.output) == (2, True), result.output
     assert not (tmp_path / "run").exists()
+
+
+def test_several_ways_of_training_may_say_what_success_is() -> None:
+    """Their report has the same table as that of a grid."""
+    asked = build_suite("lstm", SHORT, success=0.8)
+    check_varied(asked, [{"lr": 0.1}, {"lr": 0.2}], success=0.8, max_trials=None)
+    with pytest.raises(RequestError, match="success"):
+        check_varied(asked, {"lr": 0.1}, success=0.8, max_trials=None)
 
 
 def test_more_trials_are_run_where_the_user_says_so() -> None:

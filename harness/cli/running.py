@@ -133,7 +133,7 @@ def run(
     """
     from harness.api import prepare
     from harness.devices import default_jobs
-    from harness.requests import build_suite, read_grid
+    from harness.requests import build_suite, check_varied, read_grid
     from harness.suites import parse_arguments
 
     asked = build_suite(
@@ -153,6 +153,7 @@ def run(
         raise RequestError(
             "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
         )
+    check_varied(asked, ways, success=success, max_trials=max_trials)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         prepared = prepare(
             asked,
