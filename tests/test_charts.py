@@ -21,6 +21,7 @@ from harness.charts.style import PALETTE, looks
 from harness.charts.view import thinned
 from harness.errors import RequestError
 from harness.measurements import Matrix, Pattern, Scalar
+from harness.report.cards import cards
 from harness.schema import Record
 from harness.suites import Experiment, Request, Suite
 
@@ -144,6 +145,21 @@ def test_a_model_has_one_colour_in_every_chart() -> None:
     assert view.looks["elman"]["color"] == PALETTE[0] != colour
     many = looks([f"m{n}" for n in range(20)])
     assert len({(look["color"], str(look["dash"])) for look in many.values()}) == 20
+
+
+def test_a_baseline_is_called_one_in_every_chart() -> None:
+    """As in tables, also where it stands alone."""
+    whole, score = run(), Scalar(name="worst_inside", unit="share", value=1.0)
+    grid = [record(score, training={"lr": lr}, loss=lr) for lr in (1e-3, 1e-2)]
+    marked = [
+        each.model_copy(update={"model": each.model.model_copy(update={"baseline": True})})
+        for each in (*whole.records, *grid)
+    ]
+    view = View(marked, whole.suite, whole.learning)
+    named = {name: str(specification(draw(name, view, SIZE))) for name in CHARTS if name != "claims"}
+    assert [name for name, text in named.items() if "(baseline)" not in text] == []
+    assert all(name.endswith("(baseline)") for name in view.looks)
+    assert {card.called for card in cards(view.groups)} == {*view.looks}
 
 
 def test_heads_are_drawn_by_look_and_loss() -> None:

@@ -72,7 +72,7 @@ def _grid(found: list[Learnability], task: str, axis: str) -> Any:
 
 def _label(each: Learnability, cell: Cell, axis: str) -> str:
     others = {name: value for name, value in cell.values.items() if name != axis}
-    return f"{each.model} ({format_arguments(others)})" if others else each.model
+    return f"{each.called} ({format_arguments(others)})" if others else each.called
 
 
 def _cells(each: Learnability, axis: str) -> list[dict[str, Any]]:

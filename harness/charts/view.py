@@ -55,13 +55,16 @@ class View:
 
     @cached_property
     def looks(self) -> dict[str, dict[str, Any]]:
-        """Colour, dash and shape of each model, the same in every chart of the run."""
-        return looks(list(dict.fromkeys(row.label for each in self.groups for row in each.rows)))
+        """Colour, dash and shape of each model as charts call it, the same in every chart of the run."""
+        return looks(list(dict.fromkeys(row.called for each in self.groups for row in each.rows)))
 
     @cached_property
     def measured(self) -> list[Group]:
-        """The groups that have numbers, and nothing but these in them."""
-        found = [replace(each, rows=[replace(row, records=row.ok) for row in each.measured]) for each in self.groups]
+        """The groups that have numbers, and nothing but these in them; rows are labelled as charts call them."""
+        found = [
+            replace(each, rows=[replace(row, label=row.called, records=row.ok) for row in each.measured])
+            for each in self.groups
+        ]
         return [each for each in found if each.rows]
 
     def all_of(self, *probes: str, stage: str | None = None) -> list[Group]:

@@ -34,7 +34,7 @@ def card_blocks(cards: Sequence[Card]) -> list[Block]:
 def _table(cards: Sequence[Card], title: str) -> Table:
     with_ranges, without = (
         [
-            Column("model", [card.model for card in cards], "label"),
+            Column("model", [card.called for card in cards], "label"),
             *(
                 Column(name, [_cell(name, card.answers[name], ranges) for card in cards], "text")
                 for name in _asked(cards)

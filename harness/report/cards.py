@@ -69,6 +69,8 @@ class Card:
     task: str
     answers: dict[str, Answer]
     """By question, in the order of `QUESTIONS`."""
+    called: str
+    """The model, with a word for a baseline."""
 
 
 GOOD_WORDS = {
@@ -100,9 +102,9 @@ def cards(groups: Sequence[Group]) -> list[Card]:
     """A card for each model on each task, in the order of the groups; for baselines only where they are alone."""
     known = [(group.task, row) for group in groups for row in group.rows]
     asked = asked_for(known, lambda each: each[1].records[0].model)
-    places = dict.fromkeys((task, row.label) for task, row in asked)
+    places = {(task, row.label): row.called for task, row in asked}
     found = []
-    for task, model in places:
+    for (task, model), called in places.items():
         every = [
             (row.records[0].probe.name, group.stage, row)
             for group in reversed(groups)
@@ -116,7 +118,7 @@ def cards(groups: Sequence[Group]) -> list[Card]:
         for name, answer in answers.items():
             if answer is NOT_MEASURED:
                 answers[name] = _why_not([missing[probe] for probe in QUESTIONS[name].probes if probe in missing])
-        found.append(Card(model, task, answers))
+        found.append(Card(model, task, answers, called))
     return found
 
 

@@ -44,6 +44,11 @@ class Row:
     """What the model is called, however it was trained."""
 
     @property
+    def called(self) -> str:
+        """The label, with a word for a baseline: what cards and charts say."""
+        return f"{self.label} {BASELINE}" if self.baseline else self.label
+
+    @property
     def marked(self) -> str:
         """The label, with what a table must say of the model: that it is a baseline, or that there are warnings."""
         return marked(self.label, self.records)
