@@ -12,14 +12,16 @@ was measured of them.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from harness.matching import label_arguments
 from harness.schema import PluginUse
 from harness.seeds import Identity, identity
 from harness.suites import format_arguments
+from harness.varying import without
 
 PATHS = re.compile(r"(path|file|folder|directory)$")
 """How arguments are called that are paths."""
@@ -29,6 +31,41 @@ PLACES = re.compile(r"\.{0,2}[/\\]|~|[A-Za-z]:[/\\]")
 
 Ladder = Sequence[str]
 """What one plugin may be called, from short to long."""
+
+
+class Named:
+    """The plugins of one kind that words mean: the one that is called so, as it was asked for, by its label or alias;
+    where none is, all of that name. Of a grid's models, the word is what they are called without it.
+
+    Args:
+        words: as a user says them.
+        uses: all plugins of the kind.
+        short: what tables call them, if that counts, too.
+        varied: the arguments that a grid varies.
+    """
+
+    def __init__(
+        self,
+        words: Iterable[str],
+        uses: Iterable[PluginUse],
+        short: Mapping[Identity, str] = MappingProxyType({}),
+        varied: Collection[str] = (),
+    ) -> None:
+        self.words, self.short, self.varied = {*words}, short, varied
+        self._known: dict[tuple[Identity, str], set[str]] = {}
+        self.exact = self.words & {called for use in uses for called in self.called(use)}
+        """Those by which a plugin is called."""
+
+    def called(self, use: PluginUse) -> set[str]:
+        """What a plugin is called."""
+        key = (identity(use), use.alias)
+        if key not in self._known:
+            base = without(use, self.varied).label if self.varied else use.label
+            self._known[key] = {use.label, base, use.alias, self.short.get(key[0], "")} - {""}
+        return self._known[key]
+
+    def __contains__(self, use: PluginUse) -> bool:
+        return not self.exact.isdisjoint(self.called(use)) or use.name in self.words - self.exact
 
 
 def short_labels(uses: Iterable[PluginUse]) -> dict[Identity, str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from harness.errors import RequestError, did_you_mean
 from harness.garbage import uncollected
-from harness.labels import short_labels
+from harness.grids import argument_part
+from harness.labels import Named, short_labels
 from harness.matching import matches, means
 from harness.narrowing import Narrowing
 from harness.schema import PluginUse, Record
@@ -24,6 +25,9 @@ from harness.vocabulary import CROSSED, STAGES, Format
 
 if TYPE_CHECKING:
     from harness.charts.drawing import Drawings
+
+MOST_LISTED = 10
+"""So many configurations of a model are named in a note."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ class Results:
         status: str | None = None,
         seed: int | None = None,
     ) -> "Results":
-        """The records that fit. Plugins are named (`gpt`: all its configurations), labelled (`gpt:position=none`) or
-        called by their alias, or as tables call them; a list of names takes those of any.
+        """The records that fit. A plugin is called by its label (`gpt:position=none`), its alias or as tables call it;
+        the name of one that is not there as it is (`gpt`) means all its configurations. A list of names takes those of
+        any.
 
         Raises:
             RequestError: the run has no such model, task, probe or seed at all, or there is no such stage or status.
@@ -79,7 +84,13 @@ class Results:
                 if name == "seed":
                     guess = f" A seed is a number: seed={value}." if str(value) in words else ""
                 raise RequestError(f"these results have no {name} {value!r}.{guess} There are: {', '.join(words)}.")
-        kept = [r for r in self.records if all(set(some) & {*_said(r, name, short)} for name, some in values.items())]
+        plugins = {kind: _named(kind, values.pop(kind), whole, self.suite, each) for kind, each in short.items()}
+        kept = [
+            record
+            for record in self.records
+            if all(getattr(record, kind) in named for kind, named in plugins.items())
+            and all(getattr(record, name) in some for name, some in values.items())
+        ]
         return replace(self, records=tuple(kept), unfiltered=whole)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -190,6 +201,18 @@ def needed_for(what: str, extra: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         missing = f"'sequence-harness[{extra}]'" if extra else error.name
         raise RequestError(f"{what} needs {error.name}, which is not installed: pip install {missing}") from None
+
+
+def _named(
+    kind: str,
+    words: Iterable[Any],
+    records: Iterable[Record],
+    suite: Suite | None,
+    short: Mapping[Identity, str] = MappingProxyType({}),
+) -> Named:
+    """What words mean among the plugins of a kind that records are of."""
+    varied = argument_part(suite.grid) if suite is not None and kind == "model" else {}
+    return Named(map(str, words), (getattr(record, kind) for record in records), short, varied)
 
 
 def _said(record: Record, name: str, short: Mapping[str, Mapping[Identity, str]]) -> tuple[Any, ...]:
@@ -312,15 +335,33 @@ def _narrowed(
         RequestError: there are no records of all that is named.
     """
     only = " and ".join(f"{kind} {' or '.join(each)}" for kind, each in words.items())
-    kept = [r for r in results.records if all(set(some) & set(_said(r, kind, short)) for kind, some in words.items())]
+    named = {kind: _named(kind, each, results, results.suite, short.get(kind, {})) for kind, each in words.items()}
+    kept = [record for record in results if all(getattr(record, kind) in each for kind, each in named.items())]
     if not kept:
         raise RequestError(f"this run has no record of {only} together")
     suite = results.suite
     if suite is not None:
         claims = [claim for claim in suite.claims if all(_spoken_of(each, kept) for each in (claim, claim.other()))]
         suite = suite.model_copy(update={"claims": claims})
-    note = " ".join(filter(None, (f"Only {only}, and claims about nothing else.", results.note)))
+    which = (text for kind, each in named.items() for text in _which(each, [getattr(r, kind) for r in results]))
+    note = " ".join(filter(None, (f"Only {only}, and claims about nothing else.", *which, results.note)))
     return Results(tuple(kept), results.out, suite, note)
+
+
+def _which(named: Named, uses: Sequence[PluginUse]) -> Iterator[str]:
+    """Of names that several configurations have, which are shown."""
+    for word in sorted(named.words):
+        known = sorted({use.called for use in uses if use.name == word})
+        shown = sorted({use.called for use in uses if use.name == word and use in named})
+        if word not in named.exact and len(shown) > 1:
+            yield f"Of {word} these configurations: {_listed(shown)}."
+        elif word in named.exact and (others := [each for each in known if each not in shown]):
+            yield f"Of {word} not {_listed(others)}, which would have to be named, too."
+
+
+def _listed(labels: Sequence[str]) -> str:
+    more = [f"{len(labels) - MOST_LISTED:,} more"] if len(labels) > MOST_LISTED else []
+    return ", ".join([*labels[:MOST_LISTED], *more])
 
 
 def _spoken_of(selection: Selection | None, records: Iterable[Record]) -> bool:

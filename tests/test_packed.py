@@ -268,6 +268,23 @@ def test_a_report_of_some_models_judges_the_claims_about_them(mixed: Path) -> No
     assert narrowed.suite is not None
     assert [claim.text for claim in narrowed.suite.claims] == ["of the small one"]
     assert "Only model lstm" in narrowed.note
+    assert "lstm:hidden=2, lstm:hidden=3" in narrowed.note
+
+
+def test_a_name_means_the_model_without_arguments_if_there_is_one(mixed: Path) -> None:
+    """As in requests and claims; the note says which are left out. In a grid it means all that the grid makes of it."""
+    place = RunDirectory(mixed)
+    plain = make_record(curve([0.5], [1.0], name="accuracy"), model="lstm", seed=0)
+    place.write_record(plain.model_copy(update={"id": f"{99:016x}"}))
+    narrowed = read(mixed, print, {"model": ["lstm"]})
+    assert [each.model.label for each in narrowed] == ["lstm"]
+    assert "not lstm:hidden=2, lstm:hidden=3" in narrowed.note
+    suite = place.read_suite()
+    assert suite is not None
+    place.write_suite(suite.model_copy(update={"grid": {"hidden": [2, 3]}, "claims": []}))
+    whole = read(mixed, print, {"model": ["lstm"]})
+    assert {each.model.label for each in whole} == {"lstm", "lstm:hidden=2", "lstm:hidden=3"}
+    assert len(read(mixed, print).filter(model="lstm")) == len(whole)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ def plot(
 ) -> None:
     """Draw a finished run for a paper. RUN is its directory; without CHART, say what it can draw.
 
+    A model is named by its label (gpt:position=none), an alias, or a name: gpt is the one without arguments, or where
+    the run has no such, all its configurations.
+
     \b
     harness plot runs/recall
     harness plot runs/recall reach --out reach.pdf --width 3.5

@@ -29,8 +29,8 @@ def report(
 ) -> None:
     """Show a finished run again. RUN is its directory.
 
-    NAME is a name (gpt: all its configurations), a label (gpt:position=none) or an alias. Of a packed run only what is
-    named is read.
+    NAME is a label (gpt:position=none), an alias, or a name: gpt is the one without arguments, or where the run has no
+    such, all its configurations; the report says which. Of a packed run only what is named is read.
 
     \b
     harness report runs/recall
