@@ -24,8 +24,9 @@ from harness.statistics import MARGIN
 from harness.suites import Claim, Selection
 from harness.vocabulary import SEEDS_ALIKE
 
-Ruling = Literal["holds", "does not hold", "undecided", "invalid claim"]
-"""`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help."""
+Ruling = Literal["holds", "does not hold", "undecided", "invalid claim", "not judged"]
+"""`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help. `not
+judged`: an error came up when its records were looked at."""
 Pairs = dict[int, tuple[float, float]]
 """For each seed that was measured: the number, and what it is compared with."""
 

@@ -4,14 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import claim, curve, record, scores
 
 from harness.claims import Verdict, judge
+from harness.cli import main
 from harness.report import render, verdicts
 from harness.report.blocks import document
 from harness.report.curves import TABLES
@@ -21,6 +24,7 @@ from harness.report.verdicts import claim_blocks
 from harness.report.writers import write
 from harness.safe import sentence, spreadsheet, visible, visible_lines
 from harness.schema import Curve, Record, Scalar
+from harness.store import RunDirectory
 from harness.suites import Experiment, Request, Suite
 
 ATTACKS = {
@@ -248,7 +252,7 @@ def test_a_record_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_claim_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is undecided, with the error."""
+    """The table says so, with the error; whoever runs the suite is told which claim it is."""
     suite = Suite(
         experiments=[Experiment(models=[Request(name="lstm")])], claims=[claim(text="bad"), claim(text="good")]
     )
@@ -261,8 +265,24 @@ def test_a_claim_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.Monkey
     monkeypatch.setattr(verdicts, "judge", judged)
     (table,) = (block for block in claim_blocks(suite, scores(1.0, 1.0, 1.0)) if isinstance(block, Table))
     cells = {column.header: column.cells for column in table.columns}
-    assert cells["verdict"] == ["undecided", "holds"]
+    assert cells["verdict"] == ["not judged", "holds"]
     assert cells["why"][0] == "could not be judged: RuntimeError: boom"
+    told = verdicts.unanswerable(suite, scores(1.0, 1.0, 1.0))
+    assert told == ["the claim 'bad' could not be judged: RuntimeError: boom"]
+
+
+def test_a_report_names_a_claim_that_it_could_not_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And ends with exit code 1; the tables are shown all the same."""
+    place = RunDirectory(tmp_path)
+    place.create()
+    place.write_suite(Suite(experiments=[Experiment(models=[Request(name="lstm")])], claims=[claim(text="it works")]))
+    (one,) = scores(1.0)
+    place.write_record(one.model_copy(update={"id": "0" * 16}))
+    monkeypatch.setattr(verdicts, "judge", lambda *given: 1 / 0)
+    shown = CliRunner().invoke(main, ["report", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert "'it works' could not be judged: ZeroDivisionError" in shown.stderr
+    assert "lstm" in shown.stdout
 
 
 def test_a_long_curve_asks_for_few_widths(monkeypatch: pytest.MonkeyPatch) -> None:

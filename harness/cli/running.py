@@ -133,6 +133,7 @@ def run(
     """
     from harness.api import prepare
     from harness.devices import default_jobs
+    from harness.report.verdicts import unanswerable
     from harness.requests import build_suite, check_varied, read_grid
     from harness.suites import parse_arguments
 
@@ -197,9 +198,9 @@ def run(
         say(f"As a page: {page}", error=form != "text")
     elif form == "text":
         say(f"As a page, with charts: harness report {out} --format html --out page.html")
-    wrong = _invalid_claims(results)
-    for verdict in wrong:
-        say(f"Error: the claim {verdict.claim.text!r} is invalid: {verdict.explanation}", error=True)
+    wrong = unanswerable(results.suite, results.records)
+    for text in wrong:
+        say(f"Error: {text}", error=True)
     context.exit(1 if wrong or any(record.status == "failed" for record in results) else 0)
 
 
@@ -214,14 +215,6 @@ def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]
         named = " ".join(f"--model {model}" for model in models)
         raise RequestError(f"bench times the models of its own suite; for others: harness run {named} --probe speed")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
-
-
-def _invalid_claims(results: Any) -> list[Any]:
-    """Verdicts on claims that name what was measured otherwise: the suite has to be put right."""
-    from harness.report.verdicts import judged
-
-    verdicts = (judged(claim, results.records, results.suite) for claim in results.suite.claims)
-    return [verdict for verdict in verdicts if verdict.verdict == "invalid claim"]
 
 
 def _print_plan(prepared: Any) -> None:

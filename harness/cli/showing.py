@@ -53,6 +53,10 @@ def report(
         else:
             write_file(out, text)
     elif results.records or not unreadable:
+        if form not in ("csv", "json"):
+            from harness.report.verdicts import unanswerable
+
+            unreadable += unanswerable(results.suite, results.records, ["not judged"])
         if out is None:
             click.echo(rendered(results, results.suite, form))
         else:

@@ -41,7 +41,25 @@ def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Verdict:
     try:
         return judge(claim, records, range(suite.seeds_for(claim)))
     except Exception as error:  # a report shows what it can
-        return Verdict(claim, "undecided", {}, f"could not be judged: {describe(error)}")
+        return Verdict(claim, "not judged", {}, f"could not be judged: {describe(error)}")
+
+
+def unanswerable(
+    suite: Suite | None, records: Sequence[Record], rulings: Sequence[Ruling] = ("invalid claim", "not judged")
+) -> list[str]:
+    """What is wrong with the claims of a suite that nobody can answer, a sentence each.
+
+    Args:
+        suite: with the claims.
+        records: those of the run.
+        rulings: `invalid claim`: the suite has to be put right; `not judged`: an error came up.
+    """
+    verdicts = [judged(claim, records, suite) for claim in suite.claims] if suite else []
+    return [
+        f"the claim {each.claim.text!r} {'is invalid: ' if each.verdict == 'invalid claim' else ''}{each.explanation}"
+        for each in verdicts
+        if each.verdict in rulings
+    ]
 
 
 def _all_of_it(verdict: Verdict) -> str:
@@ -138,6 +156,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
         "invalid claim": ("is invalid", "are invalid"),
+        "not judged": ("could not be judged", "could not be judged"),
     }
     parts = [f"{n} {one if n == 1 else several}" for outcome, (one, several) in words.items() if (n := counts[outcome])]
     return f"Of {count(len(verdicts), 'claim')}, {', '.join(parts)}."
