@@ -128,6 +128,8 @@ class Scalar(Measured):
     """What the number is, in a phrase, where its name does not tell; reports explain it under its name."""
     standard_error: Annotated[float | None, AfterValidator(_known)] = None
     """Of the value, from the examples of this seed; None where it is not known."""
+    levels: dict[str, float] = {}
+    """Values to compare it with, as those of a curve: where the number is one of a task's scores."""
     headline: bool = False
     """Whether summary tables show it."""
 

@@ -1,7 +1,7 @@
 """The probe `accuracy`: metrics per condition, worst cases and the kind of failure."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 import torch
@@ -31,8 +31,10 @@ class Answers(nn.Module):
         return logits
 
 
-def measure(knows: Callable[[int], float]) -> dict[str, Curve | Scalar | Matrix]:
-    task = Recall(train_max=50, distances=[1, 10, 20, 50, 100])
+def measure(
+    knows: Callable[[int], float], distances: Sequence[int] = (1, 10, 20, 50, 100)
+) -> dict[str, Curve | Scalar | Matrix]:
+    task = Recall(train_max=50, distances=[*distances])
     subject = Subject(Answers(knows), task, stage="trained", seed=0, device=torch.device("cpu"), examples=512)
     return {measurement.name: measurement for measurement in accuracy(subject)}
 
@@ -52,6 +54,15 @@ def test_kinds_of_failure_are_told_apart(knows: Callable[[int], float], verdict:
     worst = measure(knows)["worst_inside"]
     assert isinstance(worst, Scalar)
     assert worst.verdict == verdict
+
+
+def test_the_score_of_a_task_with_one_condition_says_what_it_is_compared_with() -> None:
+    """As a curve does; the worst score, too."""
+    measured = measure(lambda d: 1.0, distances=[10])
+    for name in ("accuracy", "worst_inside"):
+        score = measured[name]
+        assert isinstance(score, Scalar)
+        assert score.levels == {"chance": 1 / KEYS, "best": 1.0}
 
 
 def test_every_metric_has_a_curve_over_the_distances() -> None:

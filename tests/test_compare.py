@@ -81,6 +81,16 @@ def test_the_verdict_is_what_seeds_agree_on(a: list[float], b: list[float], verd
     assert only(compared(seeds(a), seeds(b))).verdict == verdict
 
 
+@pytest.mark.parametrize(("b", "verdict"), [((0.7, 0.5, 0.9), "better"), ((0.4, 0.3, 0.5), "worse")])
+def test_which_way_is_good_is_known_where_a_task_has_one_condition(b: Sequence[float], verdict: str) -> None:
+    """Where there is no curve, the number itself says what it is to be compared with."""
+
+    def measured(values: Sequence[float]) -> list[Record]:
+        return [record(score(value, levels=LEVELS), seed=seed) for seed, value in enumerate(values)]
+
+    assert only(compared(measured((0.5, 0.4, 0.6)), measured(b))).verdict == verdict
+
+
 def test_differences_are_those_of_the_same_seed() -> None:
     """The median of the differences, not the difference of the medians; seeds of one run alone take no part."""
     found = compared(seeds([0.1, 0.5, 0.9]), seeds([0.8, 0.6, 1.0, 0.0]))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.measurements import Curve, Measured
+from harness.measurements import Curve, Measured, Scalar
 from harness.report.blocks import TIMES
 from harness.schema import Record
 
@@ -25,8 +25,8 @@ def direction(measurement: Measured, record: Record, values: Sequence[float]) ->
     """Which way of a measurement is good.
 
     - Of time and memory, less.
-    - Of a curve with a best value: towards it, from chance where that is known, or else from all that was measured.
-    - Of any other number in the unit of such a curve in the same record: as of that curve.
+    - Of what has a best value: towards it, from chance where that is known, or else from all that was measured.
+    - Of any other number in the unit of such a curve (or number) in the same record: as of that one.
     - Of distances up to which a model works (`longest_good`, `limit`), more.
     - Of everything else, and of whatever is left of a score after an intervention, it is not known.
 
@@ -40,10 +40,10 @@ def direction(measurement: Measured, record: Record, values: Sequence[float]) ->
     unit = getattr(measurement, "unit", "")
     if unit in TIMES or unit in SIZES:
         return -1
-    if isinstance(measurement, Curve):
+    if isinstance(measurement, Curve) or (isinstance(measurement, Scalar) and measurement.levels):
         return _towards(measurement.levels, values)
-    alike = (m for m in record.measurements if isinstance(m, Curve) and m.unit == unit and unit)
-    found = {way for curve in alike if (way := _towards(curve.levels, curve.y))}
+    alike = (m for m in record.measurements if isinstance(m, Curve | Scalar) and m.unit == unit and unit)
+    found = {way for each in alike if (way := _towards(each.levels, [entry.value for entry in each.entries()]))}
     if len(found) == 1:
         return found.pop()
     return BY_NAME.get(getattr(measurement, "name", ""), 0)

@@ -315,11 +315,11 @@ def is_number(value: Any) -> bool:
 def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | None:
     """What the suite says, or what the metric allows to say."""
     ok = [record for record in records if record.status == "ok"]
-    curves = [m for r in ok for m in r.measurements if isinstance(m, Curve) and m.headline and m.levels]
-    levels = next((curve.levels for curve in curves if {"chance", "best"} <= curve.levels.keys()), None)
+    scales = [m.levels for r in ok for m in r.measurements if isinstance(m, Curve | Scalar) and m.headline]
+    levels = next((each for each in scales if {"chance", "best"} <= each.keys()), None)
     scores = [m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
     if suite is not None and suite.success is not None:
-        best = next((curve.levels["best"] for curve in curves if "best" in curve.levels), math.inf)
+        best = next((each["best"] for each in scales if "best" in each), math.inf)
         others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
         return Threshold(suite.success, not any(other > best for other in others), "as asked for")
     if levels is not None:

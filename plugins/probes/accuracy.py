@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from harness_plugins.probes.conditions import curve, in_order, skill, skill_error, told, unit_of
+from harness_plugins.probes.conditions import curve, in_order, levels, skill, skill_error, told, unit_of
 from harness_plugins.probes.scores import Series, scores, worst
 
 from harness import Curve, Matrix, Metric, Scalar, Subject, Task
@@ -52,7 +52,8 @@ def accuracy(subject: Subject) -> Iterator[Curve | Scalar | Matrix]:
                 continue  # the metric is not defined under these conditions
             label = name if index == 0 else f"{name} ({group})"
             if len(values) == 1:
-                yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0])
+                scale = levels(metric)
+                yield Scalar(name=label, unit=metric.unit, value=values[0], standard_error=errors[0], levels=scale)
             else:
                 yield curve(
                     label,
@@ -107,6 +108,7 @@ def _worst(subject: Subject, groups: Sequence[Series], metric: Metric) -> Iterat
                 standard_error=error,
                 verdict=words,
                 meaning=meaning,
+                levels=levels(metric),
                 headline=True,
             )
 
