@@ -109,6 +109,9 @@ def test_gradients_by_hand(pack: type) -> None:
     assert isinstance(curve, Curve)
     assert isinstance(ratio, Scalar)
     assert isinstance(by_parameters, Curve)
+    assert curve.x_label == "layer"  # of whatever model, so that one table has all of them
+    assert isinstance(held := found["layers"], Scalar)
+    assert (held.value, held.verdict) == (4, "layers")
     size = math.sqrt(10 * VOCABULARY)
     assert curve.y == pytest.approx([size / 8, size / 4, size / 2, size])
     assert ratio.value == pytest.approx(1 / 8)

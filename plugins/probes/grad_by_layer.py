@@ -53,6 +53,7 @@ class GradByLayer:
         parameter_gradient: size of the gradient of all examples' loss by the parameters of each layer; left out where
             they cannot be told apart, or are not trained.
         first_to_last: `gradient` at the first layer relative to the last one; in words: vanishes, explodes, even.
+        layers: how many there are; the verdict names the module that holds them, a path in the model.
         per_layer_factor: by how much it changes from one layer to the one before, the geometric mean.
 
     Args:
@@ -73,10 +74,11 @@ class GradByLayer:
         stack = stack_of(subject.model, batch.tokens, self.stack)
         states, parameters = _sizes(subject, stack, batch)
         means = [each.mean().item() for each in states]
-        yield _curve("gradient", stack, "loss per unit of the states", means, [standard_error(each) for each in states])
+        yield _curve("gradient", "loss per unit of the states", means, [standard_error(each) for each in states])
         if not all(math.isnan(each) for each in parameters):
-            yield _curve("parameter_gradient", stack, "loss per unit of the parameters", parameters)
+            yield _curve("parameter_gradient", "loss per unit of the parameters", parameters)
         yield from _verdict(states)
+        yield Scalar(name="layers", unit="", value=float(len(states)), verdict=stack.where or None)
 
 
 def _sizes(subject: Subject, stack: Stack, batch: Batch) -> tuple[list[Tensor], list[float]]:
@@ -99,13 +101,13 @@ def _sizes(subject: Subject, stack: Stack, batch: Batch) -> tuple[list[Tensor], 
     return [torch.tensor(each, dtype=torch.float64) for each in states], parameters
 
 
-def _curve(name: str, stack: Stack, unit: str, y: Sequence[float], errors: Sequence[float] | None = None) -> Curve:
+def _curve(name: str, unit: str, y: Sequence[float], errors: Sequence[float] | None = None) -> Curve:
     return Curve(
         name=name,
         unit=unit,
         x=[float(number) for number in range(1, len(y) + 1)],
         y=list(y),
-        x_label=f"layer (of {stack.where})" if stack.where else "layer",
+        x_label="layer",
         y_label="gradient at what leaves the layer" if errors else "gradient by the layer's parameters",
         standard_errors=None if errors is None else list(errors),
         scale="log",
