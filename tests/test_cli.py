@@ -1,6 +1,7 @@
 """What a person types and sees."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import SHORT
 
-from harness.cli import main
+from harness.cli import common, main
 from harness.cli.common import terminal_width
+from harness.execution import Progress
 from harness.registry import Broken, Origin, default_registry
 from harness.requests import find_suite
 from harness.schema import Record
@@ -33,8 +35,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_run_ends_with_a_table_and_the_next_command() -> None:
+def test_a_run_ends_with_a_table_and_the_next_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The records' folder, a table with the model, and what to do next."""
+    monkeypatch.setattr(common, "PATIENCE", math.inf)
     result = harness("run", "--model", "lstm:hidden=8", "--probe", "grad_reach", *QUICK)
     assert result.exit_code == 0
     assert "lstm:hidden=8" in result.stdout
@@ -42,6 +45,22 @@ def test_a_run_ends_with_a_table_and_the_next_command() -> None:
     assert "harness report runs/lstm+recall" in result.stdout
     assert len(list(Path("runs/lstm+recall/records").glob("*.json"))) == 2
     assert result.stderr == ""  # no progress bar where there is no terminal
+
+
+def test_without_a_terminal_a_line_says_each_tenth_of_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For logs; nothing of what is over within a few seconds."""
+    told = {}
+    for patience in (0.0, math.inf):
+        monkeypatch.setattr(common, "PATIENCE", patience)
+        with common.progress() as report:
+            for done in range(1, 41):
+                report(Progress(done / 10, 4, 5.0 * done, 200))
+        told[patience] = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in told[0.0]] == [f"{tenth}0%" for tenth in range(1, 10)]
+    assert "trial 2.0 of 4, step 100 of 200" in told[0.0][4]
+    assert told[math.inf] == []
 
 
 def test_a_run_offers_its_page_or_writes_it() -> None:

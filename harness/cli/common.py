@@ -18,6 +18,9 @@ from harness.safe import visible_lines
 DEFAULT_PAGE = ":in the run directory:"
 """What `--page` means without a file."""
 
+PATIENCE = 30.0
+"""Seconds between two lines that say how far a run is, where there is no terminal to draw a bar on."""
+
 
 class Folder(click.Path):
     """A folder to write to; `Path("")` would be the current one."""
@@ -127,19 +130,45 @@ def say(text: str, *, error: bool = False) -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[Any], None]]:
-    """A bar with the time left on a terminal; silent elsewhere."""
+    """A bar with the time left on a terminal; elsewhere, as in a log, a line for each tenth of what takes long."""
     from tqdm import tqdm
 
+    if not sys.stderr.isatty():
+        yield _told_in_lines()
+        return
     layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
-    with tqdm(disable=None, total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
+    with tqdm(total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
 
         def report(state: Any) -> None:
             bar.total = state.all_trials
-            steps = f", step {state.steps:,.0f} of {state.all_steps:,}" if state.all_steps else ""
-            bar.set_description_str(f"trial {state.trials:.1f} of {state.all_trials}{steps}", refresh=False)
+            bar.set_description_str(_how_far(state), refresh=False)
             bar.update(state.trials - bar.n)
 
         yield report
+
+
+def _told_in_lines() -> Callable[[Any], None]:
+    from time import monotonic
+
+    from tqdm import tqdm
+
+    begun = last = monotonic()
+    tenths = 0
+
+    def report(state: Any) -> None:
+        nonlocal last, tenths
+        now, share = monotonic(), state.trials / max(state.all_trials, 1)
+        if share < 1 and int(10 * share) > tenths and now - last >= PATIENCE:
+            tenths, last = int(10 * share), now
+            gone, left = (tqdm.format_interval(each) for each in (now - begun, (now - begun) * (1 / share - 1)))
+            say(f"{share:.0%}: {_how_far(state)}, {gone} gone, {left} left", error=True)
+
+    return report
+
+
+def _how_far(state: Any) -> str:
+    steps = f", step {state.steps:,.0f} of {state.all_steps:,}" if state.all_steps else ""
+    return f"trial {state.trials:.1f} of {state.all_trials}{steps}"
 
 
 def print_anything() -> None:
