@@ -15,9 +15,11 @@ from conftest import SHORT
 
 from harness.cli import common, main
 from harness.cli.common import terminal_width
+from harness.cli.planned import plan_data, plan_lines
 from harness.execution import Progress
+from harness.plan import make_plan
 from harness.registry import Broken, Origin, default_registry
-from harness.requests import find_suite
+from harness.requests import build_suite, find_suite
 from harness.schema import Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
@@ -338,6 +340,25 @@ def test_a_dry_run_prints_trials_and_cells() -> None:
     assert "4 trials, 8 cells" in result.stdout
     assert "gpt:position=none on recall, seed 1, 1000 steps, lr 0.001" in result.stdout
     assert not Path("runs").exists()
+
+
+def test_a_large_plan_fits_on_a_screen() -> None:
+    """What is crossed with what, with all counts; every id is there as JSON, alone on standard output."""
+    grid: dict[str, list[Any]] = {"lr": [1e-3, 1e-2], "hidden": [4, 8]}
+    asked = build_suite(["lstm", "elman", "ngram"], ["recall", "copy"], ["accuracy", "grad_reach"], seeds=5, grid=grid)
+    plan = make_plan(asked, default_registry())
+    lines = [*plan_lines(plan)]
+    assert len(lines) < 10 < 90 == len(plan.trials)
+    told = " ".join(lines)
+    for words in ("lstm, elman on recall, copy: 80 trials", "seeds 0-4", "lr 0.001, 0.01", "hidden 4, 8", "grad_reach"):
+        assert words in told
+    assert not any(planned.trial.id in told for planned in plan.trials)
+    listed = json.loads(plan_data(plan, "there"))
+    assert [each["id"] for each in listed["trials"]] == [planned.trial.id for planned in plan.trials]
+    assert {cell["id"] for each in listed["trials"] for cell in each["cells"]} == {cell.id for cell in plan.cells}
+    printed = harness("run", "--model", "lstm", "--seeds", "1", "--dry-run", "--format", "json")
+    assert len(json.loads(printed.stdout)["trials"]) == 1
+    assert "1 trial, 1 cell" in printed.stderr
 
 
 def test_ways_of_training_are_repeated_like_all_else() -> None:

@@ -1,9 +1,8 @@
 """The commands that run something: `harness run` and `harness bench`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import redirect_stdout
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,6 @@ from harness.cli.common import (
 )
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
-
-TOLD = ("steps", "epochs", "lr")
-"""Settings of which a dry run tells anyway."""
 
 
 @click.command()
@@ -80,7 +76,7 @@ TOLD = ("steps", "epochs", "lr")
 @click.option("--memory", type=float, metavar="GiB", help="Main memory for each process of a trial.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--shard", metavar="I/N", help="Only part I of N of the trials; other machines run the others.")
-@click.option("--dry-run", is_flag=True, help="Print the trials and cells, and run nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the trials and cells (json: with all ids), and run nothing.")
 @click.option(
     "--estimate", "timed", is_flag=True, help="As --dry-run; and time a few steps, to say how many hours it takes."
 )
@@ -177,7 +173,7 @@ def run(
     out = prepared.out
     page = checked_page(page, out) if page else None
     if dry_run or timed:
-        _print_plan(prepared)
+        _print_plan(prepared, form)
         context.exit(1 if any(planned.broken for planned in prepared.plan.trials) else 0)
     for line in _times(prepared):
         say(line, error=True)
@@ -217,49 +213,22 @@ def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
 
 
-def _print_plan(prepared: Any) -> None:
-    from harness.report.conditions import written
+def _print_plan(prepared: Any, form: str) -> None:
+    from harness.cli.planned import plan_data, plan_lines
 
     plan = prepared.plan
-    varied = _varied([planned.trial for planned in plan.trials])
-    for planned in plan.trials:
-        trial = planned.trial
-        training = trial.training
-        length = (
-            counted(training.steps, "step") if training.steps is not None else counted(f"{training.epochs:g}", "epoch")
-        )
-        told = {name: f"{name} {written(getattr(training, name))}" for name in varied}
-        if trial.pretrained:
-            how = "pretrained, not trained"
-        elif planned.fits:
-            how = ", ".join(["fitted", f"{length} at most", *(told[name] for name in told if name == "batch_size")])
-        else:
-            how = ", ".join([length, f"lr {training.lr:g}", *told.values()])
-        how += " (one seed stands for all: the data is fixed)" if planned.same else ""
-        model = f"{trial.model.alias}={trial.model.label}" if trial.model.alias else trial.model.label
-        what = f"{model} on {trial.task.called}, seed {trial.seed}, {how}"
-        say(f"{trial.id}  {what}")
-        if planned.broken:
-            say(f"  cannot run: {planned.broken.message}")
-        for cell in planned.cells:
-            say(f"  {cell.id}  {cell.probe.called} ({cell.stage})")
+    if form == "json":
+        click.echo(plan_data(plan, prepared.out))
+    else:
+        for line in plan_lines(plan):
+            say(line)
     trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
     part = f"shard {plan.shard}: " if plan.shard else ""
-    say(f"{part}{trials}, {cells}; records would go to {prepared.out}/records")
+    totals = [f"{part}{trials}, {cells}; records would go to {prepared.out}/records"]
     if prepared.estimate is None:
-        say("How many hours that takes: --estimate, which times a few steps")
-    for line in _times(prepared):
-        say(line)
-
-
-def _varied(trials: Sequence[Any]) -> list[str]:
-    """The training settings in which trials of one model on one task differ, beside those that are told anyway."""
-    from harness.report.conditions import differing
-
-    ways: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for trial in trials:
-        ways.setdefault((trial.model.label, trial.task.label), []).append(trial.training.model_dump())
-    return [name for name in dict.fromkeys(chain.from_iterable(map(differing, ways.values()))) if name not in TOLD]
+        totals.append("How many hours that takes: --estimate, which times a few steps")
+    for line in (*totals, *_times(prepared)):
+        say(line, error=form == "json")
 
 
 def _times(prepared: Any) -> Iterator[str]:
