@@ -11,13 +11,16 @@ from harness.errors import PluginError, RequestError, StoreError
 from harness.executors import Executor
 from harness.executors.local import Local
 from harness.garbage import uncollected
+from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
 from harness.schema import Cell, PluginUse, Record
+from harness.seeds import current
 from harness.sharding import missing_parts, remember
 from harness.store import RunDirectory
 from harness.suites import Suite
+from harness.vocabulary import CROSSED
 from harness.work import Work, git_state
 
 
@@ -58,6 +61,7 @@ def execute(
         raise PluginError(f"nothing can run: {plan.hopeless}")
     execution = Execution(plan, RunDirectory(out))
     execution.prepare(fresh)
+    execution.reclaim()
     records = {**execution.measured}
     with closing(execution.measure(executor, report)) as found:
         for record in found:
@@ -131,6 +135,22 @@ class Execution:
             record = record.model_copy(update=moved)
             self.store.write_record(record)
         return record
+
+    def reclaim(self) -> None:
+        """Records that were there already count again where those of other sources had taken their place: a file was
+        edited, run, and put back as it was."""
+        if not self.measured or self.store.ids() <= {cell.id for cell in self.plan.cells}:
+            return
+        labels = {kind: [*{getattr(r, kind).label for r in self.measured.values()}] for kind in CROSSED}
+        there = self.store.read_records(lambda unreadable: None, Narrowing(labels, None))
+        counting = {record.id for record in current(there)[0]}
+        lost = [record for record in current(self.measured.values())[0] if record.id not in counting]
+        if lost:
+            started = self.store.begin()
+            for record in lost:
+                provenance = record.provenance.model_copy(update={"started": started})
+                self.measured[record.id] = record.model_copy(update={"provenance": provenance})
+                self.store.write_record(self.measured[record.id])
 
     @property
     def unfinished(self) -> list[Planned]:

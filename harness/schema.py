@@ -219,8 +219,9 @@ class Provenance(Strict):
     finished: datetime
     """When the cell was done."""
     started: datetime | None = None
-    """When its run began, or later: later than any record that was there, whatever the clock says. Of records that
-    differ in the sources of their plugins alone, those of the last run count."""
+    """When its run began, or later: later than any record that was there, whatever the clock says; or so the last run
+    that found it again, after others had taken its place. Of records that differ in the sources of their plugins alone,
+    those of the last run count."""
 
     @property
     def order(self) -> tuple[float, float]:

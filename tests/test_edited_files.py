@@ -163,11 +163,13 @@ def measured(path: str, out: Path, **more: Any) -> list[float]:
 
 @pytest.mark.parametrize("executor", ["local", "processes"])
 def test_edited_code_is_measured_by_the_next_run_of_a_notebook(files: Write, tmp_path: Path, executor: str) -> None:
-    """In one process; reports show the new numbers alone, and going back finds the old ones."""
+    """In one process; reports show the new numbers alone, and going back finds the old ones, and shows these."""
     path = files(PROBE, "probe.py")
     for number in (1.0, 2.0, 1.0):
         files(f"VALUE = {number}", "neighbour.py")
         assert measured(path, tmp_path / "run", executor=executor) == [number] * 2
+        shown = {row["value"] for row in rows(harness.load(tmp_path / "run").records)}
+        assert shown == {number}
     assert len(harness.load(tmp_path / "run")) == 4
 
 
