@@ -16,7 +16,7 @@ from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.tasks.copying import Copy, Reverse
 from torch import Tensor, nn
 
-from harness import Interface, Matrix, Scalar, Subject, Task
+from harness import Interface, Matrix, Scalar, Skip, Subject, Task
 from harness.attention import look
 from harness.contracts import IGNORE
 from harness.ledger.naming import ledger
@@ -305,5 +305,7 @@ def test_cuts_and_swaps_leave_the_separator() -> None:
 
 
 def test_only_a_decoder_that_looks_step_by_step_offers_its_patterns() -> None:
-    """All others are seen from outside, and can be cut."""
+    """All others are seen from outside, and can be cut; of these it is said why not."""
     assert [hasattr(model, "attention_patterns") for model in models()] == [False] * 3 + [True] * 2 + [False] * 2
+    with pytest.raises(Skip, match=r"step by step .* no edge can be cut"):
+        list(EdgeCut(examples=16)(subject(Seq2seq(Copy().interface, query="before"), Copy(lengths=[2, 3]))))

@@ -61,6 +61,11 @@ def agreed(passes: Sequence[Sequence[Layer]]) -> list[Layer]:
     """
     names = [[layer.name for layer in layers] for layers in passes]
     if other := next((each for each in names if each != names[0]), None):
+        if all(layer.misfit for layers in passes for layer in layers):
+            raise Skip(
+                f"the model attends step by step ({len(names[0])} calls in one pass, {len(other)} in another), and in "
+                f"none of them from every position to every position, so that no edge can be cut: {passes[0][0].misfit}"
+            )
         raise Skip(
             f"the model attends in different layers in different passes: {len(names[0])} calls, last "
             f"{names[0][-1:]}, and {len(other)}, last {other[-1:]}"
