@@ -66,7 +66,9 @@ def record(
     return Record.model_validate(
         {
             "id": f"{model}-{task}-{probe}-{stage}-{seed}-{digest}-{minutes}",
-            "trial": f"{model}-{task}-{seed}",
+            "trial": "-".join(
+                [model, task, str(seed), *(f"{name}={value}" for name, value in (training or {}).items())]
+            ),
             "status": outcome,
             "reason": skipped,
             "error": None if failed is None else Failure(type="RuntimeError", message=failed),

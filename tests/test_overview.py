@@ -1,15 +1,19 @@
 """Several models on several tasks, each at its best; and a model beside those of a suite."""
 
 import pytest
-from record_factory import cell
+from record_factory import cell, use
 
+from harness.charts.view import View
 from harness.plan import make_plan
 from harness.registry import default_registry
+from harness.report.cards import cards
 from harness.report.elements import Items, Paragraph, Table
+from harness.report.grid_table import grid_blocks
+from harness.report.grouping import group
 from harness.report.learnability import learnability
 from harness.report.overview import overview_blocks
 from harness.requests import build_suite
-from harness.schema import Record
+from harness.schema import PluginUse, Record
 from harness.suites import Suite
 
 GOOD, POOR = [(1.0, 0.1)] * 3, [(0.2, 2.0)] * 3
@@ -106,3 +110,30 @@ def test_the_command_of_a_page_has_the_grid_and_the_baselines() -> None:
     assert "--baselines" in words
     assert [words[i + 1] for i, word in enumerate(words) if word == "--grid"] == ["lr=0.001,0.01", "clip=none"]
     assert "-m gru" in command_of(build_suite("gru", suite="recall"))
+
+
+def test_a_card_is_of_the_cell_that_is_best_on_validation_data() -> None:
+    """One row for each model on each task, whatever its score on test data is; so of what other probes found."""
+    scored = [*cell(1e-3, [(0.3, 0.1)] * 3), *cell(1e-2, [(1.0, 0.5)] * 3)]
+    records = [*scored, *(r.model_copy(update={"probe": PluginUse(**use("edge_cut"))}) for r in scored)]
+    asked = suite().model_copy(update={"grid": {"lr": [1e-3, 1e-2]}})
+    view = View(records, asked)
+    assert {row.label for each in view.at_best for row in each.rows} == {"lstm (lr=0.001)"}
+    assert [card.answers["learns"].number for card in cards(view.at_best)] == ["0.300"]
+    compared = View(records, suite())  # ways of training that a user asked for one by one are compared
+    assert len(cards(compared.at_best)) == 2
+
+
+def test_the_same_is_said_once_of_several_models() -> None:
+    records = [record for model in ("lstm", "gru") for record in neither(model, "recall")] + both(
+        "elman", "recall", 1e-3
+    )
+    (said,) = (block for block in grid_blocks(learnability(records, suite())) if isinstance(block, Items))
+    assert [text.partition(":")[0] for text in said.items] == ["lstm, gru", "elman"]
+
+
+def test_values_in_labels_stand_by_size() -> None:
+    rows = [
+        row for each in group([r for at in (1e-2, 3e-3, 1e-3, 1.5, 10) for r in cell(at, GOOD)]) for row in each.rows
+    ]
+    assert [row.records[0].training.lr for row in rows] == [1e-3, 3e-3, 1e-2, 1.5, 10]

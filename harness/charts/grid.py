@@ -8,7 +8,7 @@ from harness.charts.layout import Size
 from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
 from harness.report.conditions import written
-from harness.report.learnability import SCORE, Cell, Learnability, learnability
+from harness.report.learnability import SCORE, Cell, Learnability
 from harness.report.numbers import count
 from harness.schema import Record, Scalar
 from harness.suites import format_arguments
@@ -20,7 +20,7 @@ HEIGHT, STRIPE = 30.0, 15
 def draw(view: View, size: Size) -> Any:
     """A square for each model and cell of the grid, with a stripe for each seed; the score is the worst in range. Below
     stands how many seeds succeeded; a frame is around the cell that is best on validation data."""
-    found = learnability(view.kept, view.suite)
+    found = view.learnt
     kinds = dict.fromkeys((each.task, each.axis) for each in found)
     parts = [_grid([each for each in found if (each.task, each.axis) == kind], *kind) for kind in kinds]
     if not any(cell.scores for each in found for cell in each.cells):

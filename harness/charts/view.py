@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from harness.charts.style import looks
 from harness.measurements import Curve
 from harness.report.grouping import Group, Row, group
+from harness.report.learnability import Learnability, at_their_best, learnability
 from harness.report.numbers import count
 from harness.schema import Record
 from harness.seeds import current
@@ -52,6 +53,16 @@ class View:
     def groups(self) -> list[Group]:
         """What can be compared, in the suite's order."""
         return group(self.kept, self.suite)
+
+    @cached_property
+    def learnt(self) -> list[Learnability]:
+        """Where each model learns each task."""
+        return learnability(self.kept, self.suite)
+
+    @cached_property
+    def at_best(self) -> list[Group]:
+        """The groups; where there is a grid, with the cell of each model that is best on validation data alone."""
+        return at_their_best(self.groups, self.learnt) if self.suite and self.suite.grid else self.groups
 
     @cached_property
     def looks(self) -> dict[str, dict[str, Any]]:

@@ -22,10 +22,10 @@ from harness.page.command import command_of
 from harness.page.explorer import explorer
 from harness.registry import describe
 from harness.report.blocks import document
+from harness.report.card_table import BEST, asked, not_asked
 from harness.report.cards import QUESTIONS, cards
 from harness.report.elements import Block, Heading, Table, drawn
 from harness.report.grouping import spelled_out
-from harness.report.learnability import learnability
 from harness.report.numbers import count
 from harness.report.overview import overview_blocks
 from harness.schema import Record
@@ -62,9 +62,9 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
     kept = view.kept
     blocks = document(list(view.records), view.suite, sections)
     titles = [index for index, block in enumerate(blocks) if isinstance(block, Heading) and block.level > 1]
-    found = cards(view.groups)
+    found = cards(view.at_best)
     patterns, patterns_left = explorer(view)
-    overview = drawn(lambda: overview_blocks(learnability(kept, view.suite)))
+    overview = drawn(lambda: overview_blocks(view.learnt))
     shown, tables_left = _fitting(blocks[titles[0] :] if titles else [])
     return (
         environment()
@@ -74,9 +74,11 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
             summary=view.suite.summary if view.suite else "",
             command=command_of(view.suite),
             facts=_facts(kept),
-            questions=QUESTIONS,
+            questions={name: QUESTIONS[name] for name in asked(found)},
+            best=BEST if view.suite and view.suite.grid else "",
+            not_asked=not_asked(found),
             overview=[(type(block).__name__, block) for block in overview],
-            cards=found[:MOST_CARDS],
+            cards=found[:MOST_CARDS] if asked(found) else [],
             left_out=_left_out(view, len(found) - MOST_CARDS, patterns_left, tables_left),
             looks=view.looks,
             full=spelled_out(kept),
@@ -122,15 +124,15 @@ def _left_out(view: View, models: int, patterns: int, tables: int) -> list[str]:
 
 def render_snippet(view: View) -> str:
     """What a notebook shows of a run: its cards and its first chart."""
-    found = cards(view.groups)
+    found = cards(view.at_best)
     return (
         environment()
         .get_template("snippet.html.j2")
         .render(
             title=f"Results of {view.suite.name}" if view.suite and view.suite.name != "run" else "Results",
             facts=_facts(view.kept)[:2],
-            questions=QUESTIONS,
-            cards=found[:MOST_IN_NOTEBOOK],
+            questions={name: QUESTIONS[name] for name in asked(found)},
+            cards=found[:MOST_IN_NOTEBOOK] if asked(found) else [],
             looks=view.looks,
             full=spelled_out(view.kept),
             charts=list(islice(_charts(view), 1)),

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from textwrap import shorten
 
-from harness.report.card_table import card_blocks, explained
+from harness.report.card_table import BEST, card_blocks, explained
 from harness.report.cards import Card, cards
 from harness.report.curves import TABLES
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
 from harness.report.layout import Column
-from harness.report.learnability import learnability
+from harness.report.learnability import at_their_best, learnability
 from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.overview import overview_blocks
@@ -63,10 +63,11 @@ def _parts(
         yield Paragraph(suite.summary)
     kept, older = current(records)
     groups = group(kept, suite)
-    found = [*_cards(groups)]
     learnt = cache(lambda: learnability(kept, suite))  # called where it may fail
+    grid = bool(suite and suite.grid)
+    found = _cards(lambda: at_their_best(groups, learnt()) if grid else groups)
     yield from drawn(lambda: overview_blocks(learnt()))
-    yield from drawn(lambda: card_blocks(found))
+    yield from drawn(lambda: card_blocks(found, BEST if grid else ""))
     yield Paragraph(_overview(kept, older))
     if note:
         yield Paragraph(note)
@@ -85,9 +86,9 @@ def _parts(
         yield from drawn(partial(_section, section))
 
 
-def _cards(groups: Sequence[Group]) -> list[Card]:
+def _cards(groups: Callable[[], Sequence[Group]]) -> list[Card]:
     try:
-        return cards(groups)
+        return cards(groups())
     except Exception:  # of numbers that are none of a probe's own; the tables show what they are
         return []
 

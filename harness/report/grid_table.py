@@ -32,9 +32,18 @@ def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
         axes = dict.fromkeys(each.axis for each in own)
         blocks += [_rates([each for each in own if each.axis == axis], task, axis) for axis in axes]
         blocks.append(_best(own, f"The best cell on {task}" if len(tasks) > 1 else "The best cell"))
-    whose = [f"{each.called} on {each.task}" if len(tasks) > 1 else each.called for each in found]
-    blocks.append(Items([f"{name}: {sentence(each)}." for name, each in zip(whose, found, strict=True)]))
+    blocks.append(Items([*_sentences(found)]))
     return [*blocks, *map(Paragraph, _explained(found))]
+
+
+def _sentences(found: Sequence[Learnability]) -> Iterator[str]:
+    """On each model, together on those of a task of which the same is to be said."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for each in found:
+        models.setdefault((each.task, sentence(each)), []).append(each.called)
+    several = len({each.task for each in found}) > 1
+    for (task, said), called in models.items():
+        yield f"{', '.join(called)}{f' on {task}' if several else ''}: {said}."
 
 
 def _rates(found: Sequence[Learnability], task: str, axis: str) -> Table:

@@ -24,6 +24,9 @@ Settings = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
 
+NUMBER = re.compile(r"(\d{1,20}(?:\.\d{1,20})?(?:e-?\d{1,2}\b)?)", re.ASCII)
+"""In a label."""
+
 BASELINE = "(baseline)"
 """Behind the label of a model that is there to compare others with."""
 
@@ -178,7 +181,7 @@ def names(records: Iterable[Record], kind: str, suite: Suite | None = None) -> d
     requests = suite.requests(kind) if suite else []
     distinct: dict[Identity, PluginUse] = {identity(use): use for use in (getattr(r, kind) for r in records)}
 
-    def order(key: Identity) -> tuple[int, list[tuple[int, str]], Identity]:
+    def order(key: Identity) -> tuple[int, list[tuple[float, str]], Identity]:
         ranks = (i for i, request in enumerate(requests) if matches(request, distinct[key]))
         return next(ranks, len(requests)), _natural(distinct[key].called), key
 
@@ -197,7 +200,7 @@ def spelled_out(records: Iterable[Record]) -> dict[str, str]:
     return found
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
-    """A sort key by which `d=10` comes after `d=9`."""
-    parts = re.split(r"(\d{1,20})", text)  # Python reads no number of thousands of digits
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]
+def _natural(text: str) -> list[tuple[float, str]]:
+    """A sort key by which `d=10` comes after `d=9`, and `lr=0.01` after `lr=0.003`."""
+    parts = NUMBER.split(text)  # every other one is a number
+    return [(float(part), "") if index % 2 else (-1.0, part) for index, part in enumerate(parts) if part]

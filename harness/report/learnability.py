@@ -6,7 +6,7 @@ and nothing is chosen by it: the best cell is the one with the lowest median val
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from harness.labels import short_labels
 from harness.matching import label_arguments, matches
 from harness.measurements import Curve, Scalar
 from harness.report.conditions import conditions, differing, trained, written
-from harness.report.grouping import marked
+from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import identity, validated
@@ -213,6 +213,16 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
             beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
             result.append(Learnability(*labels, ways, threshold, default, beside))
     return result
+
+
+def at_their_best(groups: Sequence[Group], found: Iterable[Learnability]) -> list[Group]:
+    """The groups without those rows of which another cell of the same model did better on validation data."""
+    tried = [(each.best, cell) for each in found if each.best for cell in each.cells]
+    others = {record.trial for best, cell in tried if cell is not best for record in cell.records}
+    return [
+        replace(each, rows=[row for row in each.rows if not all(record.trial in others for record in row.records)])
+        for each in groups
+    ]
 
 
 def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
