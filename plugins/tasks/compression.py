@@ -1,7 +1,7 @@
 """Compression: one output must tell the whole sequence."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
@@ -60,12 +60,17 @@ class Compression(Drawn):
         tokens = F.pad(letters, (0, 1), value=self.vocabulary)
         return asking(tokens, tokens)
 
-    def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+    def stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        return map(self.wide, super().stream(use, batch_size, generator))
+
+    def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        return self.wide(super().evaluate(condition, examples, generator))
+
+    def wide(self, batch: Batch) -> Batch:
         """With targets as wide as the output, which only what is used needs."""
-        batch = super().own(use, condition, examples, generator)
         targets = torch.full((*batch.tokens.shape, self.interface.output_size), math.nan)
         known = F.one_hot(batch.tokens[:, :-1], self.vocabulary).flatten(1)
-        targets[:, -1, : known.shape[1]] = known.float()
+        targets[:, -1, : known.shape[1]] = known
         return replace(batch, targets=targets)
 
     def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:

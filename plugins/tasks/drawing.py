@@ -22,6 +22,9 @@ FEW, MANY = 12.0, 48.0
 """Bits that are drawn for a sequence. Fewer than these cannot be divided: a use would lack whole patterns. Of more, a
 million in training and a thousand in test have one in common with a chance of 4 in a million."""
 
+AT_ONCE = 2**14
+"""Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
+
 
 class Drawn(Task):
     """A task that draws its examples. Training, validation and test have no sequence in common: where chance does not
@@ -73,15 +76,25 @@ class Drawn(Task):
         return [Condition(n, inside=self.train_min <= n <= self.train_max) for n in self.lengths]
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            yield self.own("training", self.training(generator), batch_size, generator)
+        return self.stream("training", batch_size, generator)
 
     def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            yield self.own("validation", self.training(generator), batch_size, generator)
+        return self.stream("validation", batch_size, generator)
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         return self.own("test", condition, examples, generator)
+
+    def stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Batches, each of one condition. Some of the same condition are drawn together, which costs hardly more than
+        one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths."""
+        together = max(1, AT_ONCE // (max(batch_size, 64) * self.train_max))
+        waiting: dict[Condition, list[Batch]] = {}
+        while True:
+            condition = self.training(generator)
+            if not waiting.get(condition):
+                drawn = self.own(use, condition, together * batch_size, generator)
+                waiting[condition] = list(drawn.split(batch_size))
+            yield waiting[condition].pop()
 
     def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         """Examples that no other use has, as far as they can be told apart."""
@@ -118,7 +131,8 @@ def check_range(train_min: int, train_max: int) -> None:
 def eighths(tokens: Int[Tensor, "batch time"]) -> Int[Tensor, " batch"]:
     """A number from 0 to 7 for each sequence, the same for the same tokens: the upper bits of a sum of them, each
     multiplied by a number of its place (multilinear hashing)."""
-    return ((tokens + 1) * _factors(tokens.shape[1])).sum(1) >> 61 & 7
+    factors = _factors(tokens.shape[1])
+    return (tokens @ factors + factors.sum()) >> 61 & 7
 
 
 @cache
@@ -132,8 +146,15 @@ def between(low: int, high: int, generator: torch.Generator) -> int:
 
 
 def distinct(examples: int, kinds: int, count: int, generator: torch.Generator) -> Int[Tensor, "batch count"]:
-    """In each row `count` different ones of `kinds`, in any order."""
-    return torch.rand(examples, kinds, generator=generator).topk(count, dim=1).indices
+    """In each row `count` different ones of `kinds`, in any order: the beginning of a shuffle (Fisher and Yates,
+    1938)."""
+    found = torch.arange(kinds).repeat(examples, 1)
+    for place in range(count):
+        other = torch.randint(place, kinds, (examples, 1), generator=generator)
+        here = found[:, place, None].clone()
+        found[:, place, None] = found.gather(1, other)
+        found.scatter_(1, other, here)
+    return found[:, :count]
 
 
 def ways(kinds: int, count: int) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from harness_plugins.tasks.drawing import Drawn, asking
 from pydantic import Field, PositiveInt
 
@@ -59,14 +60,14 @@ class Dyck(Drawn):
         # a walk that turns at 0 and at m is a free one, folded
         folded = steps.cumsum(1).remainder(2 * self.depth)
         level = torch.minimum(folded, 2 * self.depth - folded)
-        opens = level.diff(dim=1, prepend=torch.zeros_like(level[:, :1])) > 0
+        opens = level > F.pad(level, (1, -1))
         kinds = torch.randint(self.kinds, level.shape, generator=generator)
-        # where each level was opened last: the bracket that is open there, or was closed last
-        levels = torch.arange(1, self.depth + 1)[:, None]
-        opened = torch.where(opens[:, None] & (level[:, None] == levels), torch.arange(level.shape[1]), 0)
-        last = opened.cummax(2).values
-        source = last.gather(1, (level - 1).clamp(0)[:, None]).squeeze(1)
-        closed = last.gather(1, level.clamp(max=self.depth - 1)[:, None]).squeeze(1)
-        tokens = torch.where(opens, kinds, self.kinds + kinds.gather(1, closed))
-        targets = torch.where(level > 0, self.kinds + kinds.gather(1, source), IGNORE)
-        return asking(tokens, targets, source.masked_fill(level == 0, -1))
+        # on each level the place where it was opened last: of the bracket that is open there
+        source, place = torch.full_like(level, -1), torch.arange(level.shape[1])
+        for each in range(1, self.depth + 1):
+            here = level == each
+            opened = torch.where(opens & here, place, 0).cummax(1).values
+            source = torch.where(here, opened, source)
+        closing = self.kinds + kinds.gather(1, source.clamp(0))
+        tokens = torch.where(opens, kinds, closing.roll(1, 1))  # what closes is what was asked for before
+        return asking(tokens, torch.where(level > 0, closing, IGNORE), source)

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from harness_plugins.tasks.drawing import Drawn
 from harness_plugins.tasks.in_context_recall import occurrences
+from jaxtyping import Int
 from pydantic import Field, PositiveInt
+from torch import Tensor
 
 from harness import Batch, Condition, Interface
 from harness.contracts import IGNORE, token_metrics
@@ -55,7 +58,8 @@ class FuzzyRecall(Drawn):
         self.keys = keys
         self.sizes = torch.tensor([len(word) for word in WORDS])
         self.chances = (1 / self.sizes.bincount())[self.sizes]  # each size equally often
-        self.words = torch.tensor([[*word, *[0] * (LONGEST - len(word))] for word in WORDS])
+        self.pairs: Int[Tensor, "key value place"]
+        self.pairs = torch.tensor([[_pair(key, value) for value in WORDS] for key in WORDS])
         super().__init__(train_min, train_max, lengths)
 
     @staticmethod
@@ -83,28 +87,27 @@ class FuzzyRecall(Drawn):
         keys = drawn.topk(self.keys, dim=1).indices
         values = self.chances.multinomial(examples * self.keys, True, generator=generator).view(examples, -1)
 
-        # each pair of a key and its value in a row of six, and what is asked for in it
-        size, sizes = self.sizes[keys], self.sizes[keys] + self.sizes[values]
-        w = torch.arange(2 * LONGEST)
-        both = torch.cat([self.words[keys], LETTERS + self.words[values]], 2)
-        pairs = both.gather(2, torch.where(w < size[..., None], w, (w - size[..., None] + LONGEST) % len(w)))
-        asked = (w >= size[..., None] - 1) & (w < sizes[..., None] - 1)
-        answers = torch.where(asked, pairs.roll(-1, 2), IGNORE)
-
-        # for each position the pair that stands there, and the place in its row
+        # for each position the pair that stands there, and its cell in the table of the pairs of the sequence
+        sizes = self.sizes[keys] + self.sizes[values]
         ends = sizes.gather(1, which).cumsum(1)
         starts = ends - sizes.gather(1, which)
-        position = torch.arange(length).expand(examples, -1).contiguous()
+        position = torch.arange(length).repeat(examples, 1)
         pair = torch.searchsorted(ends, position, right=True)
-        place = position - starts.gather(1, pair)
-        cell = len(w) * which.gather(1, pair) + place
-        before, first = occurrences(which, self.keys)
-        mask, before = ends.gather(1, pair) <= length, before.gather(1, pair)
-        targets = torch.where(mask & (before > 0), answers.flatten(1).gather(1, cell), IGNORE)
-        told = starts.gather(1, first).gather(1, pair) + place + 1
-        return Batch(
-            tokens=torch.where(mask, pairs.flatten(1).gather(1, cell), len(self.names) - 1),
-            targets=targets,
-            mask=mask,
-            source=torch.where((targets != IGNORE) & (before == 1), told, -1),
-        )
+        cell = position + (2 * LONGEST * which - starts).gather(1, pair)
+        letters = self.pairs[keys, values].flatten(1).gather(1, cell)
+        fits = position < (ends * (ends <= length)).amax(1, keepdim=True)
+        tokens = torch.where(fits, letters, len(self.names) - 1)
+
+        # asked for, at the position before, is each letter of a value that was told
+        first, again, second = occurrences(which, self.keys)
+        asked = fits & (tokens >= LETTERS) & again.gather(1, pair)
+        targets = torch.where(asked, tokens, IGNORE)
+        told = position + (starts.gather(1, first) - starts).gather(1, pair)
+        source = torch.where(asked & second.gather(1, pair), told, -1)
+        return Batch(tokens, F.pad(targets, (-1, 1), value=IGNORE), fits, source=F.pad(source, (-1, 1), value=-1))
+
+
+def _pair(key: Sequence[int], value: Sequence[int]) -> list[int]:
+    """The letters of a key and of its value, filled up."""
+    letters = [*key, *(LETTERS + letter for letter in value)]
+    return [*letters, *[0] * (2 * LONGEST - len(letters))]

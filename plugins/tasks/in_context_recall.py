@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from harness_plugins.tasks.drawing import Drawn, asking, numbered, unasked
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
 from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness.contracts import IGNORE, token_metrics
 
 Length = Annotated[int, Field(ge=4, multiple_of=2)]
 
@@ -74,10 +74,11 @@ class InContextRecall(Drawn):
             others = torch.randint(2 * self.half, len(self.names), shown.shape, generator=generator)
             shown = torch.where((keys >= 0)[..., None], shown, others)
         tokens = shown.flatten(1)
-        before, first = occurrences(keys, self.half)
+        first, again, second = occurrences(torch.where(keys < 0, self.half, keys), self.half + 1)
+        asked = again & (keys >= 0)
         targets, source = unasked(tokens)
-        targets[:, ::2] = torch.where(before > 0, shown[..., 1], targets[:, ::2])
-        source[:, ::2] = torch.where(before == 1, 2 * first + 1, -1)
+        targets[:, ::2] = torch.where(asked, shown[..., 1], IGNORE)
+        source[:, ::2] = torch.where(asked & second, 2 * first + 1, -1)
         return asking(tokens, targets, source)
 
 
@@ -89,10 +90,11 @@ def one_of_those_before(keys: Int[Tensor, "batch pairs"], generator: torch.Gener
 
 def occurrences(
     keys: Int[Tensor, "batch pairs"], kinds: int
-) -> tuple[Int[Tensor, "batch pairs"], Int[Tensor, "batch pairs"]]:
-    """How often each key was there before, and where for the first time; 0 for -1, which is no key."""
-    there = keys[:, None] == torch.arange(kinds)[:, None]
-    known = keys.clamp(0)
-    count = there.cumsum(2).gather(1, known[:, None]).squeeze(1)
-    first = there.byte().argmax(2).gather(1, known)
-    return (count - 1).masked_fill(keys < 0, 0), first
+) -> tuple[Int[Tensor, "batch pairs"], Bool[Tensor, "batch pairs"], Bool[Tensor, "batch pairs"]]:
+    """Where each key stands for the first time, whether it was there before, and whether just once."""
+    end = keys.shape[1]
+    place, nowhere = torch.arange(end).expand_as(keys), torch.full((len(keys), kinds), end)
+    first = nowhere.scatter_reduce(1, keys, place, "amin").gather(1, keys)
+    again = place > first
+    second = nowhere.scatter_reduce(1, keys, torch.where(again, place, end), "amin").gather(1, keys)
+    return first, again, place == second

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from harness_plugins.tasks.drawing import Drawn, asking
 from jaxtyping import Float, Int
 from pydantic import AfterValidator, Field, PositiveInt
@@ -18,13 +19,14 @@ Table = Int[Tensor, "order order"]
 
 
 class Products(Drawn):
-    """Elements of a group, drawn uniformly; under each of them the product of all up to it.
+    """Elements of a group; under each of them the product of all up to it. The products are drawn, uniformly, and each
+    element is the one that leads from a product to the next: elements are as uniform, and independent.
 
     `accuracy` is that of the last position alone: the product of as many elements as `length` says. `every` is the
     share of all positions. The loss is of all.
 
     Args:
-        table: the product of each two elements.
+        table: the product of each two elements, of which the first is the neutral one.
         names: of the elements.
         train_min: smallest length in training, in tokens.
         train_max: largest length in training.
@@ -37,7 +39,8 @@ class Products(Drawn):
         self, table: Table, names: Sequence[str], train_min: int, train_max: int, lengths: Sequence[int]
     ) -> None:
         order = len(table)
-        self.table = table
+        self.order = order
+        self.between: Table = table.argsort(1)  # for two products the element that leads from the first to the second
         self.names = names
         self.interface = Interface(order, order)
         self.metrics = {
@@ -48,26 +51,18 @@ class Products(Drawn):
         super().__init__(train_min, train_max, lengths)
 
     def bits(self, condition: Condition) -> float:
-        return condition.x * math.log2(len(self.table))
+        return condition.x * math.log2(self.order)
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        tokens = torch.randint(len(self.table), (examples, int(condition.x)), generator=generator)
-        return asking(tokens, products(tokens, self.table))
+        products = torch.randint(self.order, (examples, int(condition.x)), generator=generator)
+        before = F.pad(products, (1, -1))  # 0, the neutral element, before the first
+        return asking(self.between[before, products], products)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         whole = super().score(outputs, batch)
         end = asking(batch.tokens[:, -1:], batch.targets[:, -1:])
         last = super().score(outputs[:, -1:], end)["accuracy"]
         return {"accuracy": last, "every": whole["accuracy"], "loss": whole["loss"]}
-
-
-def products(tokens: Int[Tensor, "batch time"], table: Table) -> Int[Tensor, "batch time"]:
-    """The product of all elements up to each, in as many steps as the length has binary digits."""
-    found, step = tokens.clone(), 1
-    while step < tokens.shape[1]:
-        found[:, step:] = table.take(len(table) * found[:, :-step] + found[:, step:])
-        step *= 2
-    return found
 
 
 def cyclic(order: int) -> Table:
