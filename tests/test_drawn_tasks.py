@@ -264,6 +264,27 @@ def test_data_has_the_stated_shares() -> None:
     assert tokens.unique().numel() == 60
 
 
+@pytest.mark.parametrize(
+    ("request_", "pairs"),
+    [("word_problem:train_min=3,train_max=3", 6 * 6), ("mqar:vocabulary=10,pairs=[2],length=8", 5 * 4)],
+)
+def test_all_pairs_are_as_frequent(request_: str, pairs: int) -> None:
+    """Of the first and the third token: elements of S3, and two different keys of five."""
+    tokens = next(iter(built(request_).train(50_000, seeded("a")))).tokens
+    counts = tokens[:, :4:2].unique(dim=0, return_counts=True)[1]
+    assert counts.tolist() == pytest.approx([50_000 / pairs] * pairs, rel=0.15)
+
+
+def test_batches_of_a_length_are_drawn_anew_each_time() -> None:
+    """However many are drawn together: lengths are as frequent, in any order, and no sequence of 14 and more bits comes
+    as often as one that is kept would."""
+    batches = list(islice(built("parity:train_min=14,train_max=17").train(8, seeded("a")), 600))
+    lengths = torch.tensor([batch.tokens.shape[1] for batch in batches])
+    assert lengths.bincount()[14:].tolist() == pytest.approx([150] * 4, abs=45)
+    assert (lengths[1:] == lengths[:-1]).double().mean().item() == pytest.approx(1 / 4, abs=0.08)
+    assert len(set().union(*map(sequences, batches))) > 0.9 * 600 * 8
+
+
 def test_brackets_close_what_is_open() -> None:
     """What closes is what the position before named; as many are open as may be, and never more."""
     task = built("dyck:k=3,m=5,lengths=[100]")

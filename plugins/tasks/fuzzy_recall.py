@@ -76,7 +76,7 @@ class FuzzyRecall(Drawn):
             )
 
     def bits(self, condition: Condition) -> float:
-        word = sum(math.log2(LONGEST * (self.sizes == size).sum().item()) for size in range(1, LONGEST + 1)) / LONGEST
+        word = sum(math.log2(LONGEST * math.perm(LETTERS, size)) for size in range(1, LONGEST + 1)) / LONGEST
         return 2 * self.keys * word + condition.x / (4 * LONGEST / 3) * math.log2(self.keys)
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
