@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from harness_plugins.tasks.drawing import check_range
 from jaxtyping import Int
 from pydantic import Field, PositiveInt
@@ -97,11 +98,11 @@ class Copy(Task):
 
     def _sequences(self, letters: Int[Tensor, "batch length"]) -> Batch:
         n = letters.shape[1]
-        order = torch.arange(n).flip(0) if self.backwards else torch.arange(n)
-        answers = letters[:, order]
+        answers, source = letters, torch.arange(n).expand_as(letters)
+        if self.backwards:
+            answers, source = answers.flip(1), source.flip(1)
         tokens = torch.cat([letters, torch.full_like(letters[:, :1], self.letters), answers[:, :-1]], 1)
-        targets, source = torch.full_like(tokens, IGNORE), torch.full_like(tokens, -1)
-        targets[:, n:], source[:, n:] = answers, order
+        targets, source = F.pad(answers, (n, 0), value=IGNORE), F.pad(source, (n, 0), value=-1)
         return Batch(tokens, targets, torch.ones_like(tokens, dtype=torch.bool), source=source)
 
 
