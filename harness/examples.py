@@ -8,7 +8,11 @@ from torch import Tensor
 
 
 def standard_error(
-    values: Float[Tensor, " batch"], weights: Float[Tensor, " batch"] | None = None, *, share: bool = False
+    values: Float[Tensor, " batch"],
+    weights: Float[Tensor, " batch"] | None = None,
+    *,
+    share: bool = False,
+    gap: bool = False,
 ) -> float:
     """The standard error of a mean over examples; infinite for one example, which tells nothing of the others; NaN for
     none, or where a value is NaN.
@@ -18,14 +22,16 @@ def standard_error(
         weights: of the examples, if it is a weighted mean.
         share: the values lie between 0 and 1. Two examples of 0 and two of 1 are then added, so that ten right answers
             out of ten do not pass for certainty (Agresti & Coull 1998).
+        gap: the values are differences of such, between -1 and 1. One of each end is then added, so that none out of
+            ten does not, either (Bonett & Price 2012).
     """
     known = values.detach().double().cpu()
     if not len(known):
         return math.nan
     weight = torch.ones_like(known) if weights is None else weights.detach().double().cpu()
-    if share:
-        known = torch.cat([known, known.new_tensor([0, 0, 1, 1])])
-        weight = torch.cat([weight, weight.mean().expand(4)])
+    if added := [0, 0, 1, 1] if share else [-1, 1] if gap else []:
+        known = torch.cat([known, known.new_tensor(added)])
+        weight = torch.cat([weight, weight.mean().expand(len(added))])
     if len(known) == 1:
         return math.nan if known.isnan() else math.inf
     weight = weight / weight.sum()

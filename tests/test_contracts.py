@@ -75,6 +75,13 @@ def test_ten_right_answers_of_ten_are_not_certainty() -> None:
     assert standard_error(torch.ones(512), share=True) < 0.005
 
 
+def test_no_difference_in_ten_is_not_certainty() -> None:
+    """Two of twelve differ after Bonett and Price, one each way, by hand; and hardly a change where there are many."""
+    assert standard_error(torch.zeros(10), gap=True) == pytest.approx(math.sqrt(2 / 12 / 11))
+    many = torch.tensor([1.0, -1.0, 0.0, 0.0]).repeat(128)
+    assert standard_error(many, gap=True) == pytest.approx(standard_error(many), rel=0.01)
+
+
 def test_metrics_that_are_no_means_have_no_standard_error() -> None:
     """A metric that `summarise` makes in another way has no number per example."""
     task = Marked()

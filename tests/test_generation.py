@@ -189,6 +189,7 @@ def test_who_makes_no_mistake_holds() -> None:
     found = measured(Counts(off=0), Ring())
     assert found["own"].y == found["forced"].y == found["own_exact"].y == [1, 1]
     assert (found["gap"].value, found["gap"].verdict) == (0, "holds")
+    assert found["gap"].standard_error == pytest.approx(math.sqrt(2 / 130 / 129))  # among 128 examples
 
 
 def test_what_is_no_number_is_not_right() -> None:

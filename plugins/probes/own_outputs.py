@@ -107,7 +107,7 @@ class OwnOutputs:
 
 def _gap(subject: Subject, found: Steps, metric: Metric) -> Scalar:
     forced, own = found.forced.mean(1), found.own.mean(1)
-    gap, error = (forced - own).mean().item(), standard_error(forced - own)
+    gap, error = (forced - own).mean().item(), standard_error(forced - own, gap=True)
     verdict = None
     if metric.chance is not None:
         mean, scale = forced.mean().item(), 1 / (1 - metric.chance)
