@@ -77,13 +77,24 @@ class Interface:
     output: Literal["classes", "numbers"] = "classes"
     separator: int | None = None
 
+    @property
+    def least(self) -> int:
+        """The fewest tokens of a sequence: one, or two where one of them is the separator."""
+        return 1 if self.separator is None else 2
+
     def draw(
         self, batch: int, time: int, generator: torch.Generator | None = None, device: torch.device | str = "cpu"
     ) -> Int[Tensor, "batch time"] | Float[Tensor, "batch time width"]:
         """Random input of that shape: tokens drawn uniformly, with the separator in the middle where there is one;
-        normal numbers."""
+        normal numbers.
+
+        Raises:
+            ValueError: no time for a source before the separator.
+        """
         if self.input == "vectors":
             return torch.randn(batch, time, self.input_size, generator=generator, device=device)
+        if time < self.least:
+            raise ValueError(f"time = {time}, and a source has one token at least before its separator; give 2 or more")
         tokens = torch.randint(self.input_size, (batch, time), generator=generator, device=device)
         if self.separator is not None:
             tokens = torch.where(tokens == self.separator, self.others(tokens, 1), tokens)

@@ -157,10 +157,10 @@ def _measure(order: Order) -> Timings:
     memories: list[float] = []
     limits: dict[str, str] = {}
     for length in order.lengths:
-        inputs = interface.draw(order.batch, length, device=trial.device)
-        if interface.input == "vectors":
-            inputs.requires_grad_(order.backward)
         try:
+            inputs = interface.draw(order.batch, length, device=trial.device)
+            if interface.input == "vectors":
+                inputs.requires_grad_(order.backward)
             if "forward" not in limits and affordable(forwards, order, length):
                 model.eval()
                 if not memories:

@@ -147,6 +147,9 @@ def test_other_tokens_are_other_and_never_the_separator() -> None:
     drawn = face.draw(40, 9, torch.Generator().manual_seed(0))
     assert ((drawn == 2).nonzero()[:, 1] == 4).all()
     assert len(drawn.unique()) == 6
+    assert face.draw(40, 2)[:, 1].eq(2).all()
+    with pytest.raises(ValueError, match="give 2 or more"):
+        face.draw(40, 1)
 
 
 def test_the_task_and_honest_models_pass_the_checks() -> None:
