@@ -67,7 +67,9 @@ def test_a_net_of_positions_is_not_given_what_others_do() -> None:
     found = count(PositionsAndTokens(), WORDS, 4)
     assert found.forward["feed-forward"] == 2 * 4 * (1 * 16 + 16 * 8 + 8 * 8)
     assert found.forward["output"] == 2 * 4 * 8 * 64
-    assert found.training == {part: 3 * operations for part, operations in found.forward.items()}
+    of_constants = 2 * 4 * 16  # nothing asks for the gradient of positions
+    assert found.training["feed-forward"] == 3 * found.forward["feed-forward"] - of_constants
+    assert found.training["output"] == 3 * found.forward["output"]
 
 
 @pytest.mark.parametrize(("heads", "length"), [(1, 20), (4, 500)])
@@ -108,6 +110,14 @@ def test_a_short_model_is_not_judged_by_lengths_that_it_does_not_take() -> None:
     assert found.chain_lengths == (10, 20)
     assert found.growth == "constant"
     assert ledger("gpt:max_length=2", length=2).growth == "other"
+
+
+@pytest.mark.parametrize("model", ["transformer", "seq2seq"])
+def test_a_source_and_its_separator_are_the_least(model: str) -> None:
+    found = ledger(model, length=3)
+    assert math.isnan(found.exponent)
+    with pytest.raises(RequestError, match="give 2 or more"):
+        ledger(model, length=1)
 
 
 def test_attention_takes_a_quarter_of_the_work_where_it_is_said_to() -> None:

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from harness.contracts import Interface
 from harness.errors import RequestError
+from harness.ledger.owners import REST, Owners
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
 from harness.offers import OffersState
 from harness.recurrence import recurrent_modules
@@ -81,13 +81,19 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         length: tokens of the sequence.
 
     Raises:
-        RequestError: the model says that it takes no sequence of that length.
+        RequestError: the model says that it takes no sequence of that length, or a source and its separator have no
+            room in it.
     """
     most = getattr(model, "max_length", None)
     if isinstance(most, int) and length > most:
         raise RequestError(
             f"{type(model).__name__} takes {most} tokens at most, and the length is {length}; ask for a shorter one, "
             "or build it for longer sequences (max_length)"
+        )
+    least = interface.least
+    if length < least:
+        raise RequestError(
+            f"{type(model).__name__} reads a source and a separator, and the length is {length}; give {least} or more"
         )
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
 
@@ -109,7 +115,7 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
     forward = {part: whole["forward", part] for part in PARTS}
     half = length // 2
     short = (min(32, most) if isinstance(most, int) else 32) // 4
-    depths = [_chain(model, inputs(times * max(1, short))) for times in (1, 2, 4)] if short else [0, 0, 0]
+    depths = [_chain(model, inputs(times * short)) for times in (1, 2, 4)] if short >= least else [0, 0, 0]
     return Ledger(
         interface=interface,
         length=length,
@@ -118,10 +124,10 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         training={part: whole["training", part] for part in PARTS},
         cache_bytes=whole["cache", "bytes"],
         state_bytes=sum(map(_state, recurrent_modules(model).values())),
-        exponent=_exponent(whole, _at(passes, half), length / half) if half else math.nan,
+        exponent=_exponent(whole, _at(passes, half), length / half) if half >= least else math.nan,
         chain_lengths=(2 * short, 4 * short),
         chain=(depths[1], depths[2]),
-        growth=_growth(*depths) if short else "other",
+        growth=_growth(*depths) if short >= least else "other",
     )
 
 
@@ -149,16 +155,20 @@ def _quadratic(at: Mapping[int, Passes], through: Sequence[int], x: int) -> Pass
 
 
 def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passes:
+    counter = FlopCounterMode(
+        display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward}
+    )
+    counter.mod_tracker = Owners(model, parts)  # type: ignore[assignment]  # of which it asks for the parents alone
     # without gradients PyTorch fuses whole layers
-    with _step_by_step(), torch.enable_grad(), _differentiable_inputs(), _counter() as counter:
+    with _step_by_step(), torch.enable_grad(), counter:
         with _Caches() as caches:
-            outputs: Tensor = model(inputs)
-        forward = _by_part(model, counter, parts)
+            outputs: Tensor = model(inputs.detach())  # training asks for no gradient of its data
+        forward = _by_part(counter)
         if outputs.requires_grad:  # those of a table of counts carry no gradient
             outputs.sum().backward()
     for parameter in model.parameters():
         parameter.grad = None
-    training = _by_part(model, counter, parts)
+    training = _by_part(counter)
     return {
         **{("forward", part): operations for part, operations in forward.items()},
         **{("training", part): operations for part, operations in training.items()},
@@ -166,45 +176,17 @@ def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passe
     }
 
 
-def _by_part(model: nn.Module, counter: FlopCounterMode, parts: Mapping[str, str]) -> Flops:
+def _by_part(counter: FlopCounterMode) -> Flops:
     """What was counted until now."""
-    by_module = counter.get_flop_counts()
+    counted = counter.get_flop_counts()
     found = dict.fromkeys(PARTS, 0)
-    rest = Counter(by_module.get("Global", {}))
-    for path, part in parts.items():
-        done = by_module.get(f"{type(model).__name__}.{path}", {})
-        rest.subtract(done)
-        for kind, operations in done.items():
-            found[MIXING if part == "attention" and kind in _OF_ACTIVATIONS else part] += operations
     # what no part did: among it the output layer, where that is a product with the embedding's own matrix
-    left = "other" if found["output"] else "output"
-    for kind, operations in rest.items():
-        found[MIXING if kind in _OF_ACTIVATIONS else left] += operations
+    rest = "other" if counted.get("output") else "output"
+    for part, by_kind in counted.items():
+        for kind, operations in by_kind.items():
+            of_activations = part in ("attention", REST) and kind in _OF_ACTIVATIONS
+            found[MIXING if of_activations else rest if part == REST else part] += operations
     return found
-
-
-@contextmanager
-def _differentiable_inputs() -> Iterator[None]:
-    """The counter of PyTorch takes a module's backward pass for over when its inputs have their gradients, and never
-    where they need none: what reads positions or constants would be given all that comes after."""
-
-    def differentiable(module: nn.Module, given: tuple[Any, ...]) -> Any:
-        return tuple(
-            each.detach().requires_grad_().clone()
-            if isinstance(each, Tensor) and each.is_floating_point() and not each.requires_grad
-            else each
-            for each in given
-        )
-
-    hook = nn.modules.module.register_module_forward_pre_hook(differentiable)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def _counter() -> FlopCounterMode:
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten.convolution_backward: _convolution_backward})
 
 
 def _convolution_backward(
