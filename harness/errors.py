@@ -1,6 +1,5 @@
 """Every error the harness raises on purpose. Messages say what was wrong, what was received and how to fix it."""
 
-import difflib
 import re
 import reprlib
 from collections.abc import Iterable
@@ -71,6 +70,8 @@ def shown(value: object) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean 'x'?` if something similar is known, else ``."""
+    import difflib  # here, since it is for whoever mistypes
+
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {close[0]!r}?" if close else ""
 

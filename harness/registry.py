@@ -2,8 +2,6 @@
 
 import os
 import re
-import sysconfig
-import traceback
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +24,7 @@ OLDEST_CONTRACT = 1
 """Plugins written for contracts from here up to `CONTRACT_VERSION` work."""
 
 CORE = f"{Path(__file__).parent}{os.sep}"
-STDLIB = f"{sysconfig.get_path('stdlib')}{os.sep}"
+STDLIB = f"{Path(os.__file__).parent}{os.sep}"
 LIBRARIES = re.compile(
     r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
 )
@@ -292,6 +290,8 @@ def place_of_error(error: BaseException) -> str:
     plugins use; or "". An error that knows better where it was made says so itself."""
     if isinstance(error, ReturnedError):
         return error.place
+    import traceback
+
     frames = reversed(traceback.extract_tb(error.__traceback__))
     return place_among((frame.filename, frame.lineno or 0) for frame in frames)
 

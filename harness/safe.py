@@ -7,9 +7,9 @@ INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories of characters that act instead of being seen: control characters, formats (bidi, zero width),
 lone surrogates, line and paragraph separators."""
 
-FORMULA = re.compile(r"[=+\-@]")
+FORMULA = r"[=+\-@]"
 """How a cell begins that a spreadsheet would compute. (Tabs and line ends, which it skips, are visible by then.)"""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+NUMBER = r"(?i)[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)"
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -21,7 +21,7 @@ def visible(text: str, keep: str = "") -> str:
         text: any text.
         keep: invisible characters to leave as they are, for example line ends.
     """
-    if text.isprintable():
+    if text.translate(dict.fromkeys(map(ord, keep))).isprintable():
         return text
     from unicodedata import category  # here, since hardly any text needs it
 
@@ -52,4 +52,4 @@ def bounded(text: str, most: int) -> str:
 def spreadsheet(text: str) -> str:
     """A cell of CSV, visible; behind an apostrophe where a spreadsheet would take it for a formula."""
     shown = visible(text)
-    return f"'{shown}" if FORMULA.match(shown) and not NUMBER.fullmatch(shown) else shown
+    return f"'{shown}" if re.match(FORMULA, shown) and not re.fullmatch(NUMBER, shown) else shown

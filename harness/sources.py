@@ -6,8 +6,8 @@ import importlib.util
 import inspect
 import json
 import linecache
+import os
 import sys
-import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from typing import Any
 from harness.errors import RequestError
 from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
 
-STDLIB = sysconfig.get_path("stdlib")
+STDLIB = f"{Path(os.__file__).parent}{os.sep}"
 
 
 @dataclass(eq=False)
@@ -129,7 +129,6 @@ def _package(name: str, path: Path) -> _Place:
     if name not in _packages:
         homes = getattr(sys.modules.get(name), "__path__", [path.parent])
         _packages[name] = _Place(name, Path(homes[0]))
-    _packages[name].specs = _specs(name) | _packages[name].specs
     return _packages[name]
 
 
@@ -141,8 +140,12 @@ def _collect(place: _Place, path: Path, name: str, found: dict[str, tuple[Path, 
     if text is None or key in found:
         return
     found[key] = path, text
-    if place.top and place not in places:
-        places.append(place)
+    if place.top:
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        if isinstance(spec, ModuleSpec) and spec.origin == str(path):
+            place.specs.setdefault(path, spec)
+        if place not in places:
+            places.append(place)
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     names = _imports(text, package)
     for imported in names if place.folder is None else _with_packages(names):
@@ -179,7 +182,8 @@ def _files(place: _Place, imported: str) -> Iterator[tuple[_Place, Path]]:
 @lru_cache(maxsize=1024)
 def _imports(source: bytes, package: str) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree) if b"import_module" in source else _statements(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -192,22 +196,31 @@ def _imports(source: bytes, package: str) -> frozenset[str]:
     return frozenset(name for name in names if name and "*" not in name)
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All of them, within one another; a tenth of all nodes that there are."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, part, ()):
+            yield each
+            yield from _statements(each)
+
+
 def code_digest(files: Iterable[Path]) -> str:
     """Digest of what files do, whatever they say: layout, comments, docstrings and what errors are raised with count
     for nothing, and everything else does. The same for every version of Python that reads them."""
-    code = [_code(ast.parse(file.read_bytes())) for file in files]
-    return hashlib.sha256(repr(code).encode()).hexdigest()[:16]
+    code = _code([ast.parse(file.read_bytes()) for file in files])
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
-def _code(node: object) -> object:
-    """A syntax tree as plain data. Versions of Python differ in the empty fields that a node has."""
+def _code(node: object) -> str:
+    """A syntax tree as text. Versions of Python differ in the empty fields that a node has."""
     if isinstance(node, list):
-        return [_code(each) for each in node if not _is_text(each)]
+        return f"[{', '.join([_code(each) for each in node if not _is_text(each)])}]"
     if not isinstance(node, ast.AST):
-        return repr(node)
+        return repr(repr(node))
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return "Raise", _code(node.exc.func)
-    return type(node).__name__, [(k, _code(v)) for k, v in ast.iter_fields(node) if v is not None and v != []]
+        return f"('Raise', {_code(node.exc.func)})"
+    fields = [f"({name!r}, {_code(value)})" for name, value in ast.iter_fields(node) if value not in (None, [])]
+    return f"({type(node).__name__!r}, [{', '.join(fields)}])"
 
 
 def _is_text(node: object) -> bool:

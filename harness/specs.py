@@ -39,28 +39,24 @@ class ModelSpec(Spec):
     kind: ClassVar[str] = "model"
 
 
-@dataclass(frozen=True)
 class TaskSpec(Spec):
     """A task: a stream of training data, evaluation conditions and a score (see `harness.contracts.Task`)."""
 
     kind: ClassVar[str] = "task"
 
 
-@dataclass(frozen=True)
 class ProbeSpec(Spec):
     """A probe: a function or class that measures a `harness.subject.Subject`."""
 
     kind: ClassVar[str] = "probe"
 
 
-@dataclass(frozen=True)
 class SuiteSpec(Spec):
     """A suite shipped with a package; the target is `"package:file.toml"`."""
 
     kind: ClassVar[str] = "suite"
 
 
-@dataclass(frozen=True)
 class ExecutorSpec(Spec):
     """A place where trials run: a function or class that gives an executor (see `harness.executors`)."""
 

@@ -227,6 +227,12 @@ def test_the_digest_follows_the_source(files: Write) -> None:
         "from . import helper",
         "from .helper import x",
         "importlib.import_module('helper')",
+        "call(lambda: importlib.import_module('helper'))",
+        "if self: import helper",
+        "for _ in []: pass\n        else: import helper",
+        "try: pass\n        except Exception: import helper",
+        "try: pass\n        finally: import helper",
+        "match self:\n            case None:\n                with self: import helper",
     ],
 )
 def test_the_digest_sees_imports_that_come_later(files: Write, how: str) -> None:

@@ -1,7 +1,6 @@
 """What several commands share: folders to write to, what is printed and how, the width of a terminal."""
 
 import codecs
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -183,6 +182,8 @@ def _as_in_json(error: UnicodeError) -> tuple[str, int]:
     """`\\u6a21`, so that JSON says the same as before."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
+    import json
+
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 

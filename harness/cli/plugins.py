@@ -1,6 +1,5 @@
 """The commands that show what is installed: `harness list` and `harness show`."""
 
-import json
 from textwrap import TextWrapper
 
 import click
@@ -21,6 +20,8 @@ def list_plugins(kind: str | None, form: str) -> None:
     registry = default_registry()
     kinds = [kind] if kind else LISTED
     if form == "json":
+        import json
+
         click.echo(json.dumps(registry.as_dict([each.removesuffix("s") for each in kinds]), indent=1))
         return
     formatter = click.HelpFormatter(width=terminal_width())

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -127,30 +127,33 @@ def run(
 
     What is already in the run directory is not measured again.
     """
-    from harness.api import prepare
-    from harness.devices import default_jobs
-    from harness.report.verdicts import unanswerable
-    from harness.requests import build_suite, check_varied, read_grid
-    from harness.suites import parse_arguments
+    from harness.executors.start import starting
 
-    asked = build_suite(
-        models or None,
-        tasks or None,
-        probes or None,
-        suite=suite,
-        seeds=seeds,
-        examples=examples,
-        baselines=baselines,
-        grid=read_grid(grids) if grids else None,
-        success=success,
-        max_trials=max_trials,
-    )
-    ways = [parse_arguments(each) for each in training]
-    if {} in ways:
-        raise RequestError(
-            "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+    with nullcontext() if executor else starting():
+        from harness.api import prepare
+        from harness.devices import default_jobs
+        from harness.report.verdicts import unanswerable
+        from harness.requests import build_suite, check_varied, read_grid
+        from harness.suites import parse_arguments
+
+        asked = build_suite(
+            models or None,
+            tasks or None,
+            probes or None,
+            suite=suite,
+            seeds=seeds,
+            examples=examples,
+            baselines=baselines,
+            grid=read_grid(grids) if grids else None,
+            success=success,
+            max_trials=max_trials,
         )
-    check_varied(asked, ways, success=success, max_trials=max_trials)
+        ways = [parse_arguments(each) for each in training]
+        if {} in ways:
+            raise RequestError(
+                "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+            )
+        check_varied(asked, ways, success=success, max_trials=max_trials)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         prepared = prepare(
             asked,

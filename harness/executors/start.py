@@ -43,6 +43,20 @@ def start() -> ForkServerContext | SpawnContext:
     return context
 
 
+@contextmanager
+def starting() -> Iterator[None]:
+    """Around what reads a request: the server gets ready meanwhile, and ends at once if the request turns out wrong."""
+    new = server() is None
+    start()
+    try:
+        yield
+    except BaseException:
+        if new and (pid := server()) is not None:
+            stop()
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # or whoever starts one next takes it for alive
+        raise
+
+
 def server() -> int | None:
     """The process id of the server, if there is one."""
     if sys.platform != "linux":

@@ -64,6 +64,5 @@ atexit.register(end_descendants, os.getpid())
 for _name in ("SIGTERM", "SIGHUP"):
     signal.signal(getattr(signal, _name), _leave)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned")  # of orphans
-gc.collect()
 gc.freeze()  # a collection in a fork copies no page of these
 gc.enable()
