@@ -110,6 +110,27 @@ def test_one_interrupt_ends_a_run_and_keeps_what_is_finished(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_a_wrong_request_ends_the_server_that_began_to_get_ready_for_it() -> None:
+    """And a right one in the same process gets another; a server that others use already stays."""
+    code = """
+from contextlib import suppress
+from harness.executors.start import server, start, starting, stop
+
+def wrong():
+    with suppress(ValueError), starting():
+        raise ValueError
+    return server()
+
+first = wrong()
+start()
+print(server() != first, wrong() == server(), wrong() == server())
+stop()
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, encoding="utf-8", timeout=60)
+    assert done.stdout.split() == ["True", "True", "True"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
 def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
     """The address of a socket has room for 107 bytes; other temporary files stay in the folder."""
     folder = tmp_path / ("x" * 100)
