@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import SHORT
+from harness_plugins.models.attention import BLOCK, Position, WindowAttention
 from harness_plugins.models.backbone import Backbone, Hybrid, model_of
 from harness_plugins.models.chunks import CHUNK
 from harness_plugins.models.delta_net import DeltaNet, delta_rule
@@ -15,8 +16,11 @@ from harness_plugins.models.linear_attention import LinearAttention
 from torch import Tensor, nn
 
 import harness
+from harness import Interface
+from harness.attention import cut, edges_at_query, observe
 from harness.blame import blame
 from harness.errors import PluginError, RequestError
+from harness.ledger.counting import count
 from harness.plugin import Plugin, resolve
 from harness.recurrence import recurrent_modules, replaced, states_of
 from harness.registry import default_registry
@@ -168,6 +172,37 @@ def test_a_window_sees_no_further() -> None:
     after[0, 3] = (before[0, 3] + 1) % 11
     changed = (built(before) - built(after)).abs().amax((0, 2)) > 0
     assert changed.nonzero().flatten().tolist() == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("position", ["none", "rope", "alibi"])
+def test_a_window_is_the_same_in_blocks_and_under_an_observer(position: Position) -> None:
+    """Who looks sees one whole pattern; outputs and gradients are those of the blocks that are computed otherwise."""
+    for window, time in ((1, 33), (16, BLOCK + 1), (16, 2 * BLOCK), (BLOCK + 1, 100), (40, 41)):
+        mixer = WindowAttention(8, window=window, position=position).double()
+        x = torch.randn(2, time, 8, dtype=torch.float64, requires_grad=True)
+        weights = torch.randn_like(x)
+        blocks = mixer(x)
+        with observe() as seen:
+            whole = mixer(x)
+        (pattern,) = seen.patterns
+        distance = torch.arange(time)[:, None] - torch.arange(time)
+        assert torch.equal(pattern[0, 0] > 0, (distance >= 0) & (distance < window))
+        assert torch.allclose(blocks, whole, rtol=0, atol=EXACT)
+        of_blocks, of_whole = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (blocks, whole))
+        assert torch.allclose(of_blocks, of_whole, rtol=0, atol=EXACT)
+
+
+def test_a_window_can_be_cut_and_costs_in_proportion_to_the_length() -> None:
+    """A cut changes the query that it is for, and no other; operations of twice the length are twice as many."""
+    built, inputs = model("window_attention:layers=1"), tokens(1, 3 * BLOCK)
+    last = torch.tensor([inputs.shape[1] - 1])
+    with torch.no_grad():
+        whole = built(inputs)
+        with cut(edges_at_query(last, last - 1, inputs.shape[1])):
+            difference = (built(inputs) - whole).abs().amax((0, 2))
+    assert difference[:-1].max() < EXACT
+    assert difference[-1] > EXACT
+    assert count(built, Interface(11, 11), 64 * BLOCK).exponent == pytest.approx(1)
 
 
 def test_states_are_seen_of_the_model_or_of_those_mixers_that_have_one() -> None:

@@ -9,7 +9,7 @@ from harness_plugins.models.hyena import convolved
 from harness_plugins.models.m_lstm import MLSTM
 from harness_plugins.models.mamba import Mamba
 from harness_plugins.models.min_rnn import MinGRU, MinLSTM
-from harness_plugins.models.scan import linear_scan, products
+from harness_plugins.models.scan import SHORT, WIDE, linear_scan, products
 from torch import Tensor, nn
 
 LENGTHS = [1, 2, 3, 31, 32, 33, 64, 65]
@@ -39,11 +39,14 @@ def looped(factors: Tensor, inputs: Tensor) -> Tensor:
     return torch.stack(states, 1)
 
 
-@pytest.mark.parametrize("time", [1, 2, 3, 4, 5, 6, 7, 11, 16, 21])
-def test_the_scan_is_the_loop(time: int) -> None:
-    """With factors of both signs and of 0; its gradients, and theirs, too."""
-    factors = (2 * torch.rand(2, time, 3, dtype=torch.float64) - 1).where(torch.rand(2, time, 3) > 0.2, 0.0)
-    inputs = torch.randn(2, time, 3, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize(
+    ("time", "width"), [*((time, 3) for time in (1, 2, SHORT, *range(SHORT + 1, SHORT + 6), 40, 75)), (40, WIDE // 2)]
+)
+def test_the_scan_is_the_loop(time: int, width: int) -> None:
+    """With factors of both signs and of 0; its gradients, and theirs, too. Of long sequences and of wide ones."""
+    shape = 2, time, width
+    factors = (2 * torch.rand(shape, dtype=torch.float64) - 1).where(torch.rand(shape) > 0.2, 0.0)
+    inputs = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     factors.requires_grad_()
     found, expected = linear_scan(factors, inputs), looped(factors, inputs)
     torch.testing.assert_close(found, expected)

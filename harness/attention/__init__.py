@@ -18,7 +18,7 @@ is the ordinal of an attention call since its context was entered, counted from 
 """
 
 from harness.attention.edges import CutCheck, check_cut, edges_after, edges_at_query, select
-from harness.attention.replaced import attention_patterns, attention_shape, cut, look, observe
+from harness.attention.replaced import attention_patterns, attention_shape, cut, look, observe, watched
 from harness.attention.seen import Layer, Seen
 
 __all__ = [
@@ -34,4 +34,5 @@ __all__ = [
     "look",
     "observe",
     "select",
+    "watched",
 ]

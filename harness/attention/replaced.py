@@ -103,6 +103,12 @@ def attention_patterns(model: nn.Module, tokens: Tensor) -> list[Float[Tensor, "
     return look(model, tokens).patterns
 
 
+def watched() -> bool:
+    """Whether attention is being observed or cut in this thread: what a model that would compute only parts of its
+    pattern asks, in order to show the whole of it."""
+    return getattr(_thread, "mode", None) is not None
+
+
 class _Cut:
     """An open cut; counts the calls it meets."""
 

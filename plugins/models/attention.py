@@ -13,7 +13,12 @@ from jaxtyping import Bool, Float
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from harness.attention import watched
+
 Position = Literal["none", "rope", "alibi"]
+
+BLOCK = 16
+"""Queries of a block, at least: products of smaller matrices take longer than what they save."""
 
 
 class Attention(nn.Module):
@@ -84,8 +89,8 @@ class Attention(nn.Module):
 
 class WindowAttention(Attention):
     """Attention to the last positions alone (I. Beltagy et al., "Longformer", 2020, section 3.1; A. Q. Jiang et al.,
-    "Mistral 7B", 2023). Their keys and values are its state. One pass computes all scores and masks those outside of
-    the window, so that probes see a whole pattern: time grows with the square of the length.
+    "Mistral 7B", 2023). Their keys and values are its state. Time grows with the length alone, but where attention is
+    observed or cut (`harness.attention`): there is then one whole pattern, in a time that grows with its square.
 
     Args:
         width: of what comes in and goes out; the heads share it equally.
@@ -99,12 +104,37 @@ class WindowAttention(Attention):
     ) -> None:
         super().__init__(width, heads=heads, position=position)
         self.window = window
+        self.block = max(window, BLOCK)
 
     def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
-        places = torch.arange(x.shape[1], device=x.device)
-        distance = places[:, None] - places
+        time = x.shape[1]
         q, k, v = self.parts(x)
-        return self.attend(q, k, v, (distance >= 0) & (distance < self.window))
+        if watched() or time <= self.block:
+            return self.attend(q, k, v, self.near(time, time, x.device))
+        return self.in_blocks(q, k, v)
+
+    def in_blocks(
+        self,
+        q: Float[Tensor, "batch head time d_head"],
+        k: Float[Tensor, "batch head time d_head"],
+        v: Float[Tensor, "batch head time d_head"],
+    ) -> Float[Tensor, "batch time width"]:
+        """The same, where queries see the keys of their own block and of the one before, as if these were all."""
+        time, size = q.shape[2], self.block
+        blocks = math.ceil(time / size)
+        q, k, v = (F.pad(each, (0, 0, 0, blocks * size - time)).unflatten(2, (blocks, size)) for each in (q, k, v))
+        k, v = (torch.cat((F.pad(each[:, :, :-1], (0, 0, 0, 0, 1, 0)), each), 3) for each in (k, v))
+        seen = self.near(size, 2 * size, q.device).repeat(blocks, 1, 1)
+        seen[0, :, :size] = False  # there is none before the first
+        seen = seen.repeat(len(q), 1, 1)[:, None]
+        y = self.attend(*(each.transpose(1, 2).flatten(0, 1) for each in (q, k, v)), seen)
+        return y.unflatten(0, (-1, blocks)).flatten(1, 2)[:, :time]
+
+    def near(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "query key"]:
+        """Which of all keys the last positions see."""
+        places = torch.arange(keys, device=device)
+        distance = places[keys - queries :, None] - places
+        return (distance >= 0) & (distance < self.window)
 
     def initial_state(self, batch_size: int) -> dict[str, Tensor]:
         """Keys and values of the positions before the next, and which of them there are: none."""

@@ -7,11 +7,17 @@ input and not on the state. Sums and products of the factors are all that is com
 division, so that factors may be negative or 0, and nothing overflows at any length as long as they are within [-1, 1].
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+SHORT = 8
+"""Positions that are gone through step by step."""
+WIDE = 4096
+"""Numbers at a position that keep a processor busy by themselves."""
 
 
 def linear_scan(
@@ -58,7 +64,8 @@ class _Scan(torch.autograd.Function):
 
 def _fill(states: Tensor, links: Tensor, inputs: Tensor, reverse: bool) -> None:
     """Write the states. Two steps in a row are one step, so that every second state comes from a sequence of half the
-    length, and those between from their neighbours (G. E. Blelloch, "Prefix sums and their applications", 1990).
+    length, and those between from their neighbours (G. E. Blelloch, "Prefix sums and their applications", 1990). A
+    short sequence is gone through step by step, and so is one of wide positions: that is the least work.
 
     Args:
         states: what is written: `batch time ...`.
@@ -67,8 +74,8 @@ def _fill(states: Tensor, links: Tensor, inputs: Tensor, reverse: bool) -> None:
         reverse: each state goes on from the one behind it.
     """
     time = inputs.shape[1]
-    if time == 1:
-        states.copy_(inputs)
+    if time <= SHORT or (inputs.device.type == "cpu" and inputs[:, 0].numel() >= WIDE):
+        _step(states.unbind(1), links.unbind(1), inputs.unbind(1), reverse)
         return
     odd = time % 2
     if reverse:  # pairs end at the last position, and have the state of their first one
@@ -84,3 +91,12 @@ def _fill(states: Tensor, links: Tensor, inputs: Tensor, reverse: bool) -> None:
     _fill(states[:, second], joined, torch.addcmul(inputs[:, second], within, inputs[:, first]), reverse)
     states[:, start] = inputs[:, start]
     torch.addcmul(inputs[:, between], across, states[:, neighbours], out=states[:, between])
+
+
+def _step(states: Sequence[Tensor], links: Sequence[Tensor], inputs: Sequence[Tensor], reverse: bool) -> None:
+    """Write the states, one after the other."""
+    if reverse:
+        states, links, inputs = states[::-1], links[::-1], inputs[::-1]
+    states[0].copy_(inputs[0])
+    for before, link, given, state in zip(states[:-1], links, inputs[1:], states[1:], strict=True):
+        torch.addcmul(given, link, before, out=state)
