@@ -5,6 +5,25 @@ from collections.abc import Callable
 from typing import Any
 
 MODELS = ["elman", "lstm", "gru", "gpt"]
+STEPPED = [
+    "window_attention",
+    "linear_attention",
+    "delta_net",
+    "mamba",
+    "min_gru",
+    "min_lstm",
+    "m_lstm",
+    "hybrid:first=window_attention",
+]
+"""Mixers that can be taken step by step, too."""
+MIXERS = [*STEPPED, "attention", "hyena"]
+TRAINED = {
+    **dict.fromkeys([*MODELS, *MIXERS, "depth", "encoder", "bag", "window_mlp"], "recall"),
+    "hf:config=gpt2,n_embd=32,n_layer=2,n_head=2": "recall",
+    "seq2seq": "copy",
+    "transformer": "copy",
+}
+"""Every built-in model that is trained by gradient steps (`backbone` is `attention`), and a task that it can read."""
 
 
 def title(benchmark: Any, name: str) -> None:
@@ -28,15 +47,20 @@ def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: i
 
 
 class Clock:
-    """Processor time of this process, by whose turn it is."""
+    """Processor time of this process, by whose turn it is: of each turn."""
 
     def __init__(self) -> None:
-        self.spent: dict[str, float] = {}
+        self.spent: dict[str, list[float]] = {}
         self.whose = ""
         self.since = time.process_time()
 
     def turn(self, whose: str) -> None:
         """From now on it is somebody's turn; "" for nobody's."""
         now = time.process_time()
-        self.spent[self.whose] = self.spent.get(self.whose, 0.0) + now - self.since
+        self.spent.setdefault(self.whose, []).append(now - self.since)
         self.whose, self.since = whose, now
+
+
+def shortest_turns(rounds: list[Clock], whose: str) -> float:
+    """Time of all turns of somebody, each as short as it was in any of several rounds that do the same."""
+    return sum(min(turn) for turn in zip(*(clock.spent[whose] for clock in rounds), strict=True))
