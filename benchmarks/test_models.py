@@ -10,7 +10,7 @@ import pytest
 from benchmarks.bench_tools import MIXERS, MODELS, STEPPED, TRAINED, Clock, ratio_of, shortest_turns, title
 
 
-def _order(model: str, lengths: list[int], threads: int, batch: int) -> Any:
+def _order(model: str, lengths: list[int], threads: int, batch: int, backward: bool) -> Any:
     from harness.plan import make_plan
     from harness.registry import default_registry
     from harness.requests import build_suite
@@ -18,14 +18,16 @@ def _order(model: str, lengths: list[int], threads: int, batch: int) -> Any:
 
     label = "gpt:max_length=8192" if model == "gpt" else model
     plan = make_plan(build_suite([label], ["recall"], ["speed"], seeds=1), default_registry())
-    return Order(trial=plan.trials[0].trial, lengths=lengths, batch=batch, threads=threads, backward=True, budget=5.0)
+    return Order(
+        trial=plan.trials[0].trial, lengths=lengths, batch=batch, threads=threads, backward=backward, budget=5.0
+    )
 
 
 @cache
 def _step(model: str, threads: int) -> float:
     from harness.timing import run_order
 
-    return run_order(_order(model, [512], threads, batch=8)).both[0]
+    return run_order(_order(model, [512], threads, batch=8, backward=True)).both[0]
 
 
 def _threads() -> Iterator[int]:
@@ -52,7 +54,7 @@ def test_lengths(benchmark: Any, model: str) -> None:
 
     benchmark.group = "length, forward, batch 1 (a whole process)"
     lengths, found = [512, 2048, 8192], []
-    order = _order(model, lengths, 1, batch=1)
+    order = _order(model, lengths, threads=1, batch=1, backward=False)
     benchmark.pedantic(lambda: found.append(run_order(order).forward), rounds=3)
     shortest = [min(times) for times in zip(*found, strict=True)]
     each = ", ".join(f"{1e6 * t / n:.1f}" for t, n in zip(shortest, lengths, strict=True))
@@ -97,8 +99,7 @@ def test_training_step(benchmark: Any, built: Callable[..., Any], model: str, na
         ).train()
         return net
 
-    def bare() -> Iterator[None]:
-        net = new()
+    def bare(net: torch.nn.Module) -> Iterator[None]:
         optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.0, fused=True)
         for batch in task.train(64, seeded("train", 0)):
             loss = torch.nn.functional.cross_entropy(net(batch.tokens).flatten(0, 1), batch.targets.flatten())
@@ -112,9 +113,9 @@ def test_training_step(benchmark: Any, built: Callable[..., Any], model: str, na
         """The task, whose training stream takes a bare step before each batch."""
 
         def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Any]:
-            stream = task.train(batch_size, generator)
+            stream, others = task.train(batch_size, generator), bare(new())
             rounds[-1].turn("bare")
-            for _ in bare():
+            for _ in others:
                 rounds[-1].turn("ours")
                 yield next(stream)
                 rounds[-1].turn("bare")

@@ -127,7 +127,8 @@ class WindowAttention(Attention):
         seen = self.near(size, 2 * size, q.device).repeat(blocks, 1, 1)
         seen[0, :, :size] = False  # there is none before the first
         seen = seen.repeat(len(q), 1, 1)[:, None]
-        y = self.attend(*(each.transpose(1, 2).flatten(0, 1) for each in (q, k, v)), seen)
+        q, k, v = (each.transpose(1, 2).flatten(0, 1) for each in (q, k, v))
+        y: Tensor = self.attend(q, k, v, seen)
         return y.unflatten(0, (-1, blocks)).flatten(1, 2)[:, :time]
 
     def near(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "query key"]:
