@@ -33,17 +33,23 @@ def title(benchmark: Any, name: str) -> None:
         benchmark.stats.name = name
 
 
-def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 5) -> float:
-    """Shortest time of one over shortest time of the other, in processor time of this process; taken in turns, each
-    first as often as second, so that what else the machine does hits both."""
-    runs = [ours, theirs]
-    shortest = dict.fromkeys(runs, float("inf"))
+def shortest_of(*runs: Callable[[], object], rounds: int = 5) -> list[float]:
+    """Shortest time of each, in processor time of this process; taken in turns, back and forth, so that what else the
+    machine does hits all."""
+    shortest = [float("inf")] * len(runs)
+    order = list(enumerate(runs))
     for turn in range(rounds):
-        for run in runs if turn % 2 else reversed(runs):
+        for index, run in order if turn % 2 else reversed(order):
             started = time.process_time()
             run()
-            shortest[run] = min(shortest[run], time.process_time() - started)
-    return shortest[ours] / shortest[theirs]
+            shortest[index] = min(shortest[index], time.process_time() - started)
+    return shortest
+
+
+def ratio_of(ours: Callable[[], object], theirs: Callable[[], object], rounds: int = 5) -> float:
+    """Shortest time of one over shortest time of the other."""
+    one, other = shortest_of(ours, theirs, rounds=rounds)
+    return one / other
 
 
 class Clock:

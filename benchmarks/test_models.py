@@ -2,32 +2,25 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
-from benchmarks.bench_tools import MIXERS, MODELS, STEPPED, TRAINED, Clock, ratio_of, shortest_turns, title
-
-
-def _order(model: str, lengths: list[int], threads: int, batch: int, backward: bool) -> Any:
-    from harness.plan import make_plan
-    from harness.registry import default_registry
-    from harness.requests import build_suite
-    from harness.timing import Order
-
-    label = "gpt:max_length=8192" if model == "gpt" else model
-    plan = make_plan(build_suite([label], ["recall"], ["speed"], seeds=1), default_registry())
-    return Order(
-        trial=plan.trials[0].trial, lengths=lengths, batch=batch, threads=threads, backward=backward, budget=5.0
-    )
+from benchmarks.bench_tools import MIXERS, MODELS, STEPPED, TRAINED, Clock, ratio_of, shortest_of, shortest_turns, title
 
 
 @cache
 def _step(model: str, threads: int) -> float:
-    from harness.timing import run_order
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+    from harness.requests import build_suite
+    from harness.timing import Order, run_order
 
-    return run_order(_order(model, [512], threads, batch=8, backward=True)).both[0]
+    label = "gpt:max_length=512" if model == "gpt" else model
+    plan = make_plan(build_suite([label], ["recall"], ["speed"], seeds=1), default_registry())
+    trial = plan.trials[0].trial
+    return run_order(Order(trial=trial, lengths=[512], batch=8, threads=threads, backward=True, budget=5.0)).both[0]
 
 
 def _threads() -> Iterator[int]:
@@ -47,16 +40,19 @@ def test_threads(benchmark: Any, model: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("model", [*MODELS, *MIXERS])
-def test_lengths(benchmark: Any, model: str) -> None:
-    """Time per token at T = 512, 2048, 8192, shortest of three processes, and the exponent of time against length
-    between the last two."""
-    from harness.timing import run_order
+def test_lengths(benchmark: Any, built: Callable[..., Any], model: str) -> None:
+    """Time per token at T = 512, 2048, 8192, and the exponent of time against length between the last two."""
+    import torch
 
-    benchmark.group = "length, forward, batch 1 (a whole process)"
-    lengths, found = [512, 2048, 8192], []
-    order = _order(model, lengths, threads=1, batch=1, backward=False)
-    benchmark.pedantic(lambda: found.append(run_order(order).forward), rounds=3)
-    shortest = [min(times) for times in zip(*found, strict=True)]
+    lengths = [512, 2048, 8192]
+    net = built("model", "gpt:max_length=8192" if model == "gpt" else model, vocab_size=18).eval()
+
+    def times() -> list[float]:
+        with torch.inference_mode():
+            return shortest_of(*(partial(net, torch.randint(18, (1, length))) for length in lengths), rounds=15)
+
+    benchmark.group = "length, forward, batch 1 (the whole measurement)"
+    shortest = benchmark.pedantic(times, rounds=1)
     each = ", ".join(f"{1e6 * t / n:.1f}" for t, n in zip(shortest, lengths, strict=True))
     exponent = math.log(shortest[2] / shortest[1]) / math.log(4)
     title(benchmark, f"{model}: {each} us a token, exponent {exponent:.2f}")
@@ -73,7 +69,7 @@ def test_forms(benchmark: Any, built: Callable[..., Any], model: str) -> None:
     def gain(batch: int) -> float:
         tokens = torch.randint(18, (batch, 256))
         with torch.inference_mode():
-            return ratio_of(lambda: one_pass(net, tokens), lambda: net(tokens), rounds=15)
+            return ratio_of(lambda: one_pass(net, tokens), lambda: net(tokens), rounds=9)
 
     benchmark.group = "parallel form against steps, T = 256 (the whole measurement)"
     gains = benchmark.pedantic(lambda: [gain(batch) for batch in (1, 16, 64)], rounds=1)
