@@ -1,7 +1,7 @@
 """What several benchmarks use."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MODELS = ["elman", "lstm", "gru", "gpt"]
@@ -69,4 +69,5 @@ class Clock:
 
 def shortest_turns(rounds: list[Clock], whose: str) -> float:
     """Time of all turns of somebody, each as short as it was in any of several rounds that do the same."""
-    return sum(min(turn) for turn in zip(*(clock.spent[whose] for clock in rounds), strict=True))
+    turns: Iterator[tuple[float, ...]] = zip(*(clock.spent[whose] for clock in rounds), strict=True)
+    return sum(min(turn) for turn in turns)

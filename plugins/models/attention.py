@@ -128,8 +128,8 @@ class WindowAttention(Attention):
         seen[0, :, :size] = False  # there is none before the first
         seen = seen.repeat(len(q), 1, 1)[:, None]
         q, k, v = (each.transpose(1, 2).flatten(0, 1) for each in (q, k, v))
-        y: Tensor = self.attend(q, k, v, seen)
-        return y.unflatten(0, (-1, blocks)).flatten(1, 2)[:, :time]
+        y: Tensor = self.attend(q, k, v, seen).unflatten(0, (-1, blocks))
+        return y.flatten(1, 2)[:, :time]
 
     def near(self, queries: int, keys: int, device: torch.device) -> Bool[Tensor, "query key"]:
         """Which of all keys the last positions see."""
