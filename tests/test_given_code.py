@@ -89,7 +89,7 @@ def test_code_of_a_notebook_is_measured_as_it_stands(cell: Cell, tmp_path: Path)
     results = harness.run(models, here["Copy"], [here["ones"], "accuracy"], out=tmp_path, **QUICK)
     assert [record.status for record in results] == ["ok"] * 4
     assert {(r.model.label, r.task.label) for r in results} == {("Net", "Copy"), ("Net:depth=2", "Copy")}
-    assert len(results.filter(model="Net", probe="ones")) == 2
+    assert len(results.filter(model=["Net", "Net:depth=2"], probe="ones")) == 2
     assert [record.model.label for record in harness.load(tmp_path).filter(model="Net:depth=2")] == ["Net:depth=2"] * 2
     assert "Net:depth=2" in results.render()
     aliased = harness.run({"deep": partial(here["Net"], depth=2)}, here["Copy"], out=tmp_path, **QUICK)
