@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.bench_tools import Clock, title
+from benchmarks.bench_tools import Clock, shortest_turns, title
 
 SMALL = ["bag", "depth", "elman", "window_mlp"]
 """Built-in models whose training steps are cheap; which one's is the cheapest depends on the task."""
@@ -29,7 +29,7 @@ def test_data(benchmark: Any, built: Callable[..., Any], task: str) -> None:
     code = built("task", task)
     size = merge_training(code.recommended_training).batch_size
 
-    def spent(model: str, steps: int) -> dict[str, float]:
+    def spent(model: str, steps: int) -> Clock:
         step, clock = _step(built, model, code), Clock()
         stream = iter(code.train(size, seeded("train", 0)))
         step(next(stream))
@@ -39,14 +39,14 @@ def test_data(benchmark: Any, built: Callable[..., Any], task: str) -> None:
             clock.turn("step")
             step(batch)
         clock.turn("")
-        return clock.spent
+        return clock
 
-    quick = {model: min(spent(model, 10)["step"] for _ in range(3)) for model in SMALL}
+    quick = {model: shortest_turns([spent(model, 10) for _ in range(3)], "step") for model in SMALL}
     model = min(quick, key=lambda each: quick[each])
-    rounds: list[dict[str, float]] = []
+    rounds: list[Clock] = []
     benchmark.group = "a batch of data"
     benchmark.pedantic(lambda: rounds.append(spent(model, 400)), rounds=ROUNDS)
-    data, step = (min(each[whose] for each in rounds) for whose in ("data", "step"))
+    data, step = (shortest_turns(rounds, whose) for whose in ("data", "step"))
     title(benchmark, f"{task}: making a batch is {data / step:.1%} of a training step of {model}")
 
 

@@ -312,3 +312,12 @@ def test_the_probe_is_skipped_where_the_model_is_too_short(tmp_path: Path) -> No
     [record] = results.records
     assert record.status == "skipped"
     assert "length=120" in str(record.reason)
+
+
+def test_a_window_is_as_wide_as_it_is() -> None:
+    """Shorter than its window, attention of a window looks like any other: only long sequences tell, of which the state
+    holds the last keys and values, and nothing else does."""
+    found = ledger("window_attention:window=64,heads=2,layers=1", length=1024, vocabulary=2)
+    assert found.exponent == pytest.approx(1, abs=0.01)
+    assert found.cache_bytes == 0
+    assert found.state_bytes == pytest.approx(2 * 63 * 32 * 4, rel=0.05)

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.hooks import RemovableHandle
 
 from harness.contracts import Interface
 from harness.errors import RequestError
@@ -24,9 +25,10 @@ from harness.recurrence import recurrent_modules
 from harness.recurrence.nested import leaves
 
 SHORT = (8, 16, 24, 40)
-"""Lengths at which operations are counted. They lie on a polynomial of degree two for every model whose layers do a
-fixed amount of work for a token, or for a pair of tokens: three lengths give it, and the last one confirms it. Where it
-does not, operations are counted at the full length."""
+"""Lengths at which operations of a model that reads token by token are counted, since it would take long at the full
+one. They lie on a polynomial of degree two where it does a fixed amount of work for a token, or for a pair of tokens:
+three lengths give it, and the last one confirms it. Where it does not, and of all other models, operations are counted
+at the full length: only there it shows how wide a window or a chunk is."""
 
 Growth = Literal["constant", "logarithmic", "linear", "other"]
 
@@ -111,11 +113,13 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
     def passes(time: int) -> Passes:
         return _passes(model, inputs(time), parts)
 
-    whole = _at(passes, length)
-    forward = {part: whole["forward", part] for part in PARTS}
     half = length // 2
     short = (min(32, most) if isinstance(most, int) else 32) // 4
     depths = [_chain(model, inputs(times * short)) for times in (1, 2, 4)] if short >= least else [0, 0, 0]
+    growth = _growth(*depths) if short >= least else "other"
+    at = partial(_at, passes) if growth == "linear" else passes
+    whole = at(length)
+    forward = {part: whole["forward", part] for part in PARTS}
     return Ledger(
         interface=interface,
         length=length,
@@ -124,10 +128,10 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         training={part: whole["training", part] for part in PARTS},
         cache_bytes=whole["cache", "bytes"],
         state_bytes=sum(map(_state, recurrent_modules(model).values())),
-        exponent=_exponent(whole, _at(passes, half), length / half) if half >= least else math.nan,
+        exponent=_exponent(whole, at(half), length / half) if half >= least else math.nan,
         chain_lengths=(2 * short, 4 * short),
         chain=(depths[1], depths[2]),
-        growth=_growth(*depths) if short >= least else "other",
+        growth=growth,
     )
 
 
@@ -161,7 +165,7 @@ def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passe
     counter.mod_tracker = Owners(model, parts)  # type: ignore[assignment]  # of which it asks for the parents alone
     # without gradients PyTorch fuses whole layers
     with _step_by_step(), torch.enable_grad(), counter:
-        with _Caches() as caches:
+        with _Caches(model) as caches:
             outputs: Tensor = model(inputs.detach())  # training asks for no gradient of its data
         forward = _by_part(counter)
         if outputs.requires_grad:  # those of a table of counts carry no gradient
@@ -204,13 +208,33 @@ _OF_ACTIVATIONS = (torch.ops.aten.bmm, torch.ops.aten.baddbmm)
 
 
 class _Caches(TorchFunctionMode):
-    """Adds up the keys and values that attention is given."""
+    """Adds up the keys and values that attention is given, but not in what has a state, which holds them."""
 
-    taken: int = 0
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.taken = 0
+        self._inside = 0
+        self._stateful = [*recurrent_modules(model).values()]
+        self._hooks: list[RemovableHandle] = []
+
+    def __enter__(self) -> "_Caches":
+        for module in self._stateful:
+            self._hooks.append(module.register_forward_pre_hook(lambda *_: self._step(1)))
+            self._hooks.append(module.register_forward_hook(lambda *_: self._step(-1), always_call=True))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        super().__exit__(*raised)
+
+    def _step(self, inwards: int) -> None:
+        self._inside += inwards
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in (F.scaled_dot_product_attention, F.multi_head_attention_forward):
+        if not self._inside and func in (F.scaled_dot_product_attention, F.multi_head_attention_forward):
             key, value = args[1:3] if len(args) > 2 else (kwargs["key"], kwargs["value"])
             self.taken += key.nbytes + value.nbytes
         return func(*args, **kwargs)
