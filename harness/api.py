@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from harness.devices import check_device
 from harness.errors import RequestError, shown
 from harness.estimating import Estimate, check_budget, estimate, within
-from harness.execution import Progress, execute
+from harness.execution import Progress, execute, warned
 from harness.executors import Executor
 from harness.executors.choosing import choose, limits_of
 from harness.executors.planning import plan_for
@@ -133,9 +133,14 @@ class Prepared(NamedTuple):
     left_out: str = ""
     """What does not fit the budget."""
 
-    def execute(self, fresh: bool, report: Callable[[Progress], None] = lambda progress: None) -> Results:
+    def execute(
+        self,
+        fresh: bool,
+        report: Callable[[Progress], None] = lambda progress: None,
+        warn: Callable[[str], None] = warned,
+    ) -> Results:
         """Run it; see `harness.execution.execute`."""
-        results = execute(self.plan, self.out, fresh=fresh, executor=self.executor, report=report)
+        results = execute(self.plan, self.out, fresh=fresh, executor=self.executor, report=report, warn=warn)
         return replace(results, note=" ".join(filter(None, (results.note, self.left_out))))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.matching import asked_for, means, trained_so
-from harness.schema import Record
+from harness.schema import Cell, Record
 from harness.seeds import (
     FEW_SEEDS,
     current,
@@ -19,7 +19,7 @@ from harness.seeds import (
     seeds_alike,
     validated,
 )
-from harness.selection import MissingError, Reading, UnreadableError, difference, read
+from harness.selection import MissingError, Reading, UnreadableError, difference, read, select_number
 from harness.statistics import MARGIN
 from harness.suites import Claim, Selection
 from harness.vocabulary import SEEDS_ALIKE
@@ -119,6 +119,50 @@ class _Side:
             return read(self.selection, self.records[0])
         found = read(self.selection, next((r for r in self.records if r.seed == seed), None))
         return Reading(found.value, 0.0)
+
+
+class FirstLook:
+    """Whether claims can be read: a misspelt metric, row or place shows at the first record that a claim speaks of, and
+    not sooner, since what a probe measures is named after what it finds.
+
+    Args:
+        claims: of the suite that is measured.
+    """
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self._left = [(claim, each) for claim in claims for each in (claim, claim.other()) if each is not None]
+
+    def problems(self, cell: Cell, record: Record) -> list[str]:
+        """What is wrong with claims of which this is the first measured record, a sentence for each claim.
+
+        Args:
+            cell: as it is planned, with today's aliases.
+            record: what was measured.
+        """
+        if record.status != "ok":
+            return []
+        found: dict[str, str] = {}
+        left, self._left = self._left, []
+        for claim, selection in left:
+            if not _speaks_of(selection, cell):
+                self._left.append((claim, selection))
+                continue
+            try:
+                select_number(selection, record)
+            except Exception as error:  # whatever it is, the run goes on
+                measured = f"{cell.trial.model.called} on {cell.trial.task.called}, seed {record.seed}"
+                found.setdefault(claim.text, f"the claim {claim.text!r} cannot be read from {measured}: {error}")
+        return [*found.values()]
+
+
+def _speaks_of(selection: Selection, cell: Cell) -> bool:
+    trial = cell.trial
+    of_baseline = selection.model is None and trial.model.baseline
+    return (
+        not of_baseline
+        and means(selection, trial.model, trial.task, cell.probe, cell.stage)
+        and trained_so(selection, trial.training)
+    )
 
 
 def _decide(

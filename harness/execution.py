@@ -1,5 +1,6 @@
 """A plan becomes records: what is on disk already, what is left, and where that runs."""
 
+import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.claims import FirstLook
 from harness.errors import PluginError, RequestError, StoreError
 from harness.executors import Executor
 from harness.executors.local import Local
@@ -15,6 +17,7 @@ from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
 from harness.results import Results, called
+from harness.safe import visible
 from harness.schema import Cell, PluginUse, Record
 from harness.seeds import current
 from harness.sharding import missing_parts, remember
@@ -36,6 +39,11 @@ class Progress(NamedTuple):
     """None where a training is measured in epochs."""
 
 
+def warned(text: str) -> None:
+    """A warning of Python's, for whoever uses the harness as a library."""
+    warnings.warn(visible(text), stacklevel=3)
+
+
 def execute(
     plan: Plan,
     out: Path,
@@ -43,6 +51,7 @@ def execute(
     fresh: bool = False,
     executor: Executor = Local(),  # noqa: B008 - it has no state
     report: Callable[[Progress], None] = lambda progress: None,
+    warn: Callable[[str], None] = warned,
 ) -> Results:
     """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
 
@@ -52,6 +61,8 @@ def execute(
         fresh: delete the records and trained models of this plan first; those of other plans stay.
         executor: where to run them.
         report: called now and then with how far the run is.
+        warn: called with what is wrong with a claim, as soon as a record shows it: those that are there already do so
+            before anything is trained.
 
     Raises:
         PluginError: of every cell a plugin is broken; nothing is written.
@@ -63,9 +74,20 @@ def execute(
     execution.prepare(fresh)
     execution.reclaim()
     records = {**execution.measured}
+    cells = {cell.id: cell for cell in plan.cells}
+    look = FirstLook(plan.suite.claims)
+
+    def read_claims(record: Record) -> None:
+        cell = cells.get(record.id)
+        for problem in look.problems(cell, record) if cell else ():
+            warn(problem)
+
+    for record in records.values():
+        read_claims(record)
     with closing(execution.measure(executor, report)) as found:
         for record in found:
             records[record.id] = record
+            read_claims(record)
             default_registry().notify("harness_record_written", record=record)
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)

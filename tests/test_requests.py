@@ -152,10 +152,11 @@ def suite(name: str, claims: int = 1) -> Suite:
 
 
 def test_a_mistyped_claim_is_no_undecided_one(tmp_path: Path) -> None:
-    """The report says that it is invalid, and which name was meant."""
+    """A warning and the report say that it is invalid, and which name was meant."""
     right, claim = suite("mine"), suite("mine").claims[0]
     wrong = right.model_copy(update={"claims": [claim, claim.model_copy(update={"metric": "worst_insied"})]})
-    text = " ".join(harness.run(suite=wrong, out=tmp_path, **QUICK).render().split())
+    with pytest.warns(UserWarning, match="Did you mean 'worst_inside'"):
+        text = " ".join(harness.run(suite=wrong, out=tmp_path, **QUICK).render().split())
     assert "Did you mean 'worst_inside'?" in text
     assert "1 is invalid." in text
 

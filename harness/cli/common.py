@@ -170,6 +170,14 @@ def _how_far(state: Any) -> str:
     return f"trial {state.trials:.1f} of {state.all_trials}{steps}"
 
 
+def warn(text: str) -> None:
+    """Say that something is wrong, above the bar if there is one."""
+    from tqdm import tqdm
+
+    with tqdm.external_write_mode(sys.stderr):
+        say(f"Warning: {text}", error=True)
+
+
 def print_anything() -> None:
     """What the encoding of the output lacks is printed as an escape, instead of ending the program."""
     codecs.register_error("as in JSON", _as_in_json)

@@ -17,6 +17,7 @@ from harness.cli.common import (
     progress,
     rendered,
     say,
+    warn,
     write_page,
 )
 from harness.errors import RequestError
@@ -182,7 +183,7 @@ def run(
         say(line, error=True)
     try:
         with progress() as report, redirect_stdout(sys.stderr):
-            results = prepared.execute(fresh, report)
+            results = prepared.execute(fresh, report, warn)
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
