@@ -259,6 +259,16 @@ def _processor_seconds() -> float:
     return used
 
 
+def _tiny_trials(trials: int) -> Any:
+    """A plan of trials that train and measure next to nothing."""
+    from harness.plan import make_plan
+    from harness.registry import default_registry
+    from harness.requests import build_suite
+
+    suite = build_suite(["elman:hidden=8"], ["recall:distances=[1,5]"], ["accuracy"], seeds=trials, examples=8)
+    return make_plan(suite, default_registry(), training={"steps": 1, "batch_size": 4})
+
+
 def test_fresh_processes(benchmark: Any, tmp_path: Path) -> None:
     """Tiny trials one after the other, each in a new process, against the same trials in this process; the shortest of
     four runs each, in turns."""
@@ -266,12 +276,8 @@ def test_fresh_processes(benchmark: Any, tmp_path: Path) -> None:
     from harness.executors import Limits
     from harness.executors.local import Local
     from harness.executors.processes import Processes
-    from harness.plan import make_plan
-    from harness.registry import default_registry
-    from harness.requests import build_suite
 
-    suite = build_suite(["elman:hidden=8"], ["recall:distances=[1,5]"], ["accuracy"], seeds=40, examples=8)
-    plan = make_plan(suite, default_registry(), training={"steps": 1, "batch_size": 4})
+    plan = _tiny_trials(40)
 
     def run(executor: Any) -> tuple[float, float]:
         started, used = time.perf_counter(), _processor_seconds()
@@ -291,4 +297,54 @@ def test_fresh_processes(benchmark: Any, tmp_path: Path) -> None:
         benchmark,
         f"a new process for each trial: {fresh_wall - wall:.0f} ms on top of {wall:.0f} ms "
         f"({fresh_used - used:.0f} on {used:.0f} ms of processor time)",
+    )
+
+
+def test_ray(benchmark: Any, tmp_path: Path) -> None:
+    """Tiny trials one after the other as tasks of Ray, each of which is a new process, against the same trials in this
+    process, and against a task that does nothing; the shortest of four runs each, in turns."""
+    ray: Any = pytest.importorskip("ray", reason="needs the extra `ray`")
+    from harness_plugins.executors.ray import Ray
+
+    from harness.execution import execute
+    from harness.executors import Limits
+    from harness.executors.local import Local
+
+    plan = _tiny_trials(20)
+
+    def run(executor: Any) -> float:
+        """Milliseconds from one record to the next one."""
+        times: list[float] = []
+
+        def timed(works: Any, tell: Any) -> Iterator[Any]:
+            for record in executor(works, tell):
+                times.append(time.perf_counter())
+                yield record
+
+        results = execute(plan, tmp_path / "run", fresh=True, executor=timed)
+        assert {record.status for record in results} == {"ok"}
+        return (times[-1] - times[0]) * 1e3 / (len(times) - 1)
+
+    def nothing() -> float:
+        started = time.perf_counter()
+        ray.get(task.remote())
+        return (time.perf_counter() - started) * 1e3
+
+    benchmark.group = "the harness"
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "CRITICAL"}
+    ray.init(address="local", num_cpus=1, **quiet, object_store_memory=10**8)
+    try:
+        task = ray.remote(tuple)
+        empty = min(nothing() for _ in range(100))
+        alone, sent = Local(), Ray(1, Limits())
+        run(sent)  # its machine imports torch
+        found = [(run(alone), run(sent)) for _ in range(3)]
+        found.append((run(alone), benchmark.pedantic(run, args=[sent], rounds=1)))
+    finally:
+        ray.shutdown()
+    here, there = map(min, zip(*found, strict=True))
+    title(
+        benchmark,
+        f"a trial as a task of Ray: {there - here:.0f} ms on top of {here:.0f} ms; a task that does nothing: "
+        f"{empty:.1f} ms",
     )

@@ -1,7 +1,7 @@
 """Trials sent to another machine take along what it lacks, and their records come home as if they had stayed."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +108,27 @@ def test_what_was_trained_travels_both_ways(tmp_path: Path) -> None:
         for events in (first, again)
     ]
     assert trained[0] == trained[1]  # the seconds, too
+
+
+def test_a_process_that_was_made_ready_is_not_used_in_other_surroundings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plugin_file: Callable[..., str]
+) -> None:
+    """A machine has one ready for the trial that comes next, perhaps on another of its GPUs."""
+    source = """
+    import os
+    from harness import Scalar
+    def p(subject):
+        yield Scalar(name="gpu", unit="", value=float(os.environ["CUDA_VISIBLE_DEVICES"]))
+    """
+    suite = build_suite(["elman:hidden=4"], [SHORT], [f"{plugin_file(source)}:p"], seeds=4, examples=4)
+    plan = make_plan(suite, default_registry(), training=[{"steps": 1, "batch_size": 4}])
+    seen = []
+    for planned, gpu in zip(plan.trials, ("0", "1", "1", "2"), strict=True):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpu)
+        work = Work(planned, tmp_path)
+        (record,) = [Record.model_validate_json(each) for each in sent(work, Baggage()) if isinstance(each, str)]
+        seen.append(record.find("gpu").model_dump()["value"])
+    assert seen == [0, 1, 1, 2]
 
 
 def test_a_machine_without_a_package_says_which(tmp_path: Path) -> None:

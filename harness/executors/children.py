@@ -17,11 +17,12 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 from harness.errors import HarnessError
 from harness.executors.start import leave_server, server, start, stop, without_main
-from harness.executors.strays import end_descendants, end_group, keep_orphans
+from harness.executors.strays import descendants, end_descendants, end_group, keep_orphans
 from harness.interrupts import interrupts_held
 from harness.registry import installed
 
@@ -50,6 +51,7 @@ class Child:
 
     def __init__(self, run: Callable[..., None], ahead: Callable[[], object] = tuple) -> None:
         context = start()
+        self.surroundings = _surroundings()
         self._link, theirs = context.Pipe()
         self._open = True
         self.ended = False
@@ -94,6 +96,14 @@ class Child:
         if self.exitcode is None or sys.platform != "linux":
             end_group(self.pid)
 
+    def leaves_others(self) -> bool:
+        """Whether processes that it has started may live, now that it was killed."""
+        parent = server()
+        if parent is None:
+            return True
+        with _changing:
+            return not {self.pid}.issuperset(descendants(parent, _alive - {self.pid}))
+
     def end(self) -> None:
         """End it, if it lives, and what it has started. Once is enough."""
         if self.ended:
@@ -108,6 +118,13 @@ class Child:
         self._link.close()
         with suppress(ValueError):  # if it lives, against all expectations
             self._process.close()
+
+
+def _surroundings() -> tuple[object, ...]:
+    """What a child takes over when it is started, and may be something else by the time it begins."""
+    with suppress(OSError):  # the current folder is gone
+        return dict(os.environ), [*sys.path], Path.cwd()
+    return dict(os.environ), [*sys.path]
 
 
 @contextmanager
@@ -141,13 +158,21 @@ class Line:
     """
 
     def __init__(self, run: Callable[..., None], ahead: Callable[[], object]) -> None:
-        self._start = partial(Child, run, ahead)
+        self._new = partial(Child, run, ahead)
         self._ready: list[Child] = []
         self._ending: list[Child] = []
+        self._abandoned = False
 
     def next(self, *given: Any) -> Child:
-        """One that begins with this."""
+        """One that begins with this; not one that was made ready in other surroundings.
+
+        Raises:
+            HarnessError: the platform gives no process, or the line was abandoned.
+        """
         child = self._ready.pop() if self._ready else self._start()
+        if self._abandoned or child.surroundings != _surroundings():
+            child.end()
+            child = self._start()
         child.give(*given)
         return child
 
@@ -156,6 +181,16 @@ class Line:
         if not self._ready:
             with suppress(HarnessError):  # whoever needs it is told
                 self._ready.append(self._start())
+
+    def _start(self) -> Child:
+        if self._abandoned:
+            raise HarnessError("the trial was cancelled")
+        return self._new()
+
+    def abandon(self) -> None:
+        """End all of them, and the server, from whatever thread; none begins any more."""
+        self._abandoned = True
+        stop()
 
     def leave(self, child: Child) -> None:
         """It is done with, and ends meanwhile, unless it has been ended."""
@@ -170,10 +205,17 @@ class Line:
             self._ending.remove(child)
             child.end()
 
+    def settle(self) -> None:
+        """End what those that are done with have left. One that was killed and has left nothing may still be ending."""
+        for child in [each for each in self._ending if each.leaves_others()]:
+            self._ending.remove(child)
+            child.end()
+
     def close(self) -> None:
         """End those that are ready, and those that are done with."""
-        for child in [*self._ready, *self._ending]:
-            child.end()
+        for children in (self._ready, self._ending):
+            while children:
+                children.pop().end()
 
 
 def listen(children: list[Child], timeout: float) -> None:

@@ -60,7 +60,21 @@ class Processes:
             StoreError: the run directory can no longer be written.
             HarnessError: processes cannot be started, or die before they can do anything.
         """
-        line = Line(_run, _ahead)
+        line = trial_processes()
+        try:
+            yield from self.along(line, works, tell)
+        finally:
+            line.close()
+
+    def along(self, line: Line, works: Sequence[Work], tell: Tell, *, more: bool = False) -> Iterator[Record]:
+        """The same by processes of a line that is kept, for whoever is given one trial after the other.
+
+        Args:
+            line: made by `trial_processes`.
+            works: the trials.
+            tell: hears how far each one is.
+            more: whether to have a process ready in the end, for a trial that comes later.
+        """
         waiting = deque(_Trial(index, work, self.limits, tell, line) for index, work in enumerate(works))
         running: list[_Trial] = []
         clock = _Clock()
@@ -69,7 +83,7 @@ class Processes:
                 while waiting and len(running) < self.jobs:
                     waiting[0].begin(clock())
                     running.append(waiting.popleft())
-                if waiting:
+                if waiting or more:
                     line.prepare()
                 line.listen([trial.child for trial in running], TICK)
                 now = clock()
@@ -88,7 +102,12 @@ class Processes:
         finally:
             for trial in running:
                 trial.child.end()
-            line.close()
+            line.settle()
+
+
+def trial_processes() -> Line:
+    """Processes for trials, one after the other; whoever makes it closes it."""
+    return Line(_run, _ahead)
 
 
 class _Clock:

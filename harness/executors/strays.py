@@ -31,7 +31,7 @@ def end_descendants(process: int, spare: Collection[int] = ()) -> None:
     if sys.platform != "linux":
         return
     for _ in range(ROUNDS):
-        found = _descendants(process, spare)
+        found = descendants(process, spare)
         if not found:
             return
         for each in found:
@@ -52,7 +52,8 @@ def end_group(leader: int) -> None:
         os.kill(leader, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
-def _descendants(process: int, spare: Collection[int]) -> list[int]:
+def descendants(process: int, spare: Collection[int] = ()) -> list[int]:
+    """What lives and descends from a process (on Linux), but for these of its children and what descends from them."""
     children: dict[int, list[int]] = defaultdict(list)
     for name in os.listdir("/proc"):  # noqa: PTH208 - for each trial, and a Path for each process costs as much again
         if name.isdigit():

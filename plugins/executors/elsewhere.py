@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -15,8 +16,8 @@ from queue import Empty, SimpleQueue
 from harness import __version__
 from harness.errors import PluginError
 from harness.executors import Limits
-from harness.executors.processes import Processes
-from harness.executors.start import stop
+from harness.executors.children import Line
+from harness.executors.processes import Processes, trial_processes
 from harness.plan import core_digest
 from harness.schema import Record
 from harness.store import RunDirectory
@@ -25,6 +26,9 @@ from harness.work import Work
 
 INTERVAL = 0.5
 """Seconds between two words about how far a trial is."""
+
+PATIENCE = 3.0
+"""Seconds in which the processes of a trial that was cancelled must have ended."""
 
 Event = float | str | dict[str, bytes]
 """What is sent home: the share of the trial that is done, a record as JSON, or files of the run directory by their
@@ -64,6 +68,9 @@ def run_elsewhere(
                 yield event if isinstance(event, float) else baggage.homely(event.model_dump_json(), folder)
 
 
+_version = cache(metadata.version)
+
+
 def _check_installed(work: Work, core: str) -> None:
     here = platform.node()
     if core_digest() != core:
@@ -73,7 +80,7 @@ def _check_installed(work: Work, core: str) -> None:
         )
     for kind, use in uses([work]):
         try:
-            metadata.version(use.distribution or "sequence-harness")
+            _version(use.distribution or "sequence-harness")
         except metadata.PackageNotFoundError:
             raise PluginError(
                 f"{here} has no package {use.distribution!r}, which {kind} {use.label!r} is from; run there: "
@@ -120,26 +127,37 @@ def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
             last = time.monotonic()
             events.put(float(share))
 
+    line = _line()
+
     def run() -> None:
         try:
-            for record in Processes(1, limits)([work], tell):
+            for record in Processes(1, limits).along(line, [work], tell, more=True):
                 events.put(record)
         except BaseException as error:
+            line.close()
             events.put(error)
         else:
             events.put(None)
 
-    threading.Thread(target=run, daemon=True).start()
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
     try:
         while (event := _next(events)) is not None:
             if isinstance(event, BaseException):
                 raise event
             yield event
     except BaseException:  # whoever sent the trial cancels it, for example
-        stop()
-        raise
-    finally:
         over.set()
+        _line.cache_clear()
+        line.abandon()
+        thread.join(PATIENCE)  # nothing writes into the folder any more
+        raise
+
+
+@cache
+def _line() -> Line:
+    """Of this process, to which a cluster gives one trial after the other: the next one finds a process ready."""
+    return trial_processes()
 
 
 def _next(events: "SimpleQueue[float | Record | BaseException | None]") -> float | Record | BaseException | None:

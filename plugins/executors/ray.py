@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import util
 from itertools import islice
 from typing import Any
@@ -145,18 +146,21 @@ class _Run:
                 except (StopIteration, self.ray.exceptions.RayError):
                     del self.running[stream]
 
-    def _start(self, indices: Iterable[int]) -> None:
+    @cached_property
+    def _task(self) -> Any:
         options = self.executor.resources
-        task = self.ray.remote(run_elsewhere).options(
+        return self.ray.remote(run_elsewhere).options(
             num_cpus=options["CPU"],
             num_gpus=options["GPU"],
             memory=options["memory"] or None,
             max_retries=0,  # a new attempt is ours: it begins with what has come back
             num_returns="streaming",
         )
+
+    def _start(self, indices: Iterable[int]) -> None:
         for index in indices:
             work = self.works[index]
-            stream = task.remote(work, _trained(work), self.baggage, self.executor.limits, core_digest())
+            stream = self._task.remote(work, _trained(work), self.baggage, self.executor.limits, core_digest())
             self.running[stream] = index
 
     def _next(self, stream: Any) -> Iterator[Record]:
