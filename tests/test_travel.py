@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SHORT, SMALL
+from harness_plugins.executors import elsewhere
 from harness_plugins.executors.elsewhere import run_elsewhere
 from travelling import outcome, write_model
 
@@ -22,6 +23,14 @@ from harness.schema import Cell, Record
 from harness.store import RunDirectory
 from harness.travel import Baggage, came_home, pack, uses
 from harness.work import Work
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_kept_ready() -> Iterator[None]:
+    """Other tests count processes."""
+    yield
+    elsewhere._line().close()
+    elsewhere._line.cache_clear()
 
 
 @pytest.fixture
