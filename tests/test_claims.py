@@ -447,14 +447,10 @@ def test_a_run_with_an_invalid_claim_is_no_success(tmp_path: Path) -> None:
 
 def test_a_misspelt_claim_is_told_while_the_rest_is_measured(tmp_path: Path) -> None:
     """Once, at the first record that it speaks of; where that is there already, before anything is trained."""
-    fields = {"text": "c", "probe": "accuracy", "comparison": ">", "value": 0.5}
-    wrong = [
-        {"metric": "acuracy"},
-        {"metric": "accuracy", "at": 7},
-        {"metric": "worst_inside", "than": {"metric": "worst"}},
-    ]
-    wrong[2]["value"] = None
-    claims = [{**fields, "text": str(n), **each} for n, each in enumerate([*wrong, {"metric": "worst_inside"}])]
+    fields: dict[str, Any] = {"probe": "accuracy", "comparison": ">", "value": 0.5}
+    other: dict[str, Any] = {"metric": "worst_inside", "value": None, "than": {"metric": "worst"}}
+    asked: list[dict[str, Any]] = [{"metric": "acuracy"}, {"metric": "accuracy", "at": 7}, other]
+    claims = [{**fields, "text": str(n), **each} for n, each in enumerate([*asked, {"metric": "worst_inside"}])]
     crossed = {"models": ["uniform", "best=lstm:hidden=2"], "tasks": [SHORT], "probes": ["accuracy"]}
     suite = Suite.model_validate({"name": "s", "experiments": [crossed], "claims": claims})
     events: list[str] = []
