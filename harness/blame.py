@@ -85,7 +85,9 @@ def _innermost(error: BaseException, use: PluginUse) -> str:
     found = [n for n, f in enumerate(frames) if own in (path := Path(f.filename), *path.parents)]
     called = frames[found[-1] + 1 :] if found and use.distribution else []
     theirs = place_among((f.filename, f.lineno or 0) for f in reversed(called) if "-packages" not in f.filename)
-    if theirs or not found:
-        return theirs or place_of_error(error)
+    if theirs:
+        return Path(theirs).name  # as of the plugin's own file, on every machine
+    if not found:
+        return place_of_error(error)
     frame = frames[found[-1]]
     return f"{Path(frame.filename).name}:{frame.lineno}"
