@@ -13,8 +13,13 @@ from conftest import SHORT
 
 import harness
 from harness.errors import PluginError, RequestError
-from harness.executors import planning, processes
+from harness.execution import execute
+from harness.executors import Limits, planning, processes
+from harness.plan import make_plan
+from harness.registry import default_registry
+from harness.requests import build_suite
 from harness.schema import Record
+from harness.store import RunDirectory
 
 QUICK: dict[str, Any] = {"seeds": 1, "training": {"steps": 2, "batch_size": 4}, "examples": 8, "executor": "processes"}
 
@@ -245,6 +250,21 @@ def test_memory_can_be_limited(plugin_file: Callable[..., str], tmp_path: Path) 
     assert [record.status for record in records] == ["failed", "ok"]
     assert records[0].error is not None
     assert "memory" in records[0].error.message
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_cells_fail_once_where_no_process_can_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+) -> None:
+    """As under a limit that the system refuses: the next process writes that; and this one, where no other can."""
+    if not writes:
+        monkeypatch.setattr(processes, "_run", print)  # it ends, and has written nothing
+    suite = build_suite("lstm:hidden=4", SHORT, ["accuracy", "grad_reach"], seeds=1, examples=8)
+    refused = processes.Processes(1, Limits(memory=1e10))
+    found = execute(make_plan(suite, default_registry()), tmp_path, executor=refused)
+    assert [record.status for record in found] == ["failed"] * 3
+    assert {record.id for record in RunDirectory(tmp_path).read_records()} == {record.id for record in found}
+    assert all(record.error and ("OverflowError" if writes else "died") in record.error.message for record in found)
 
 
 def test_a_plugin_that_ends_the_process_that_plans_is_broken(plugin_file: Callable[..., str], tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ from harness.vocabulary import CROSSED
 DEFAULT = "processes"
 """Where trials run, if nobody says."""
 
+MOST_MEMORY = 2**32
+"""GiB: a limit is handed to the system as a number of bytes with 63 bits."""
+
 
 def choose(
     registry: Registry, asked: str | None, suite: Suite, jobs: int | None, limits: Limits, default_jobs: int = 1
@@ -84,11 +87,16 @@ def limits_of(
             raise RequestError(f"{name} is a number of {unit} above 0, or inf for no limit; received {shown(value)}")
     if not (retries is None or (isinstance(retries, int) and retries >= 0)):
         raise RequestError(f"retries is a number of attempts, 0 or more; received {shown(retries)}")
-    return Limits(
+    limits = Limits(
         _finite(suite.timeout if timeout is None else timeout),
         suite.retries if retries is None else retries,
         _finite(suite.memory if memory is None else memory),
     )
+    if limits.memory is not None and limits.memory > MOST_MEMORY:
+        raise RequestError(
+            f"memory is a number of GiB up to {MOST_MEMORY}, or inf for no limit; received {shown(limits.memory)}"
+        )
+    return limits
 
 
 def _finite(limit: float | None) -> float | None:

@@ -205,10 +205,11 @@ class _Trial:
 
     def _lose(self, now: float, message: str, kind: str) -> Iterator[Record]:
         """End the process; the cell that it was measuring fails, or all that are left if it was measuring none. Another
-        process writes that, and measures the rest."""
+        process writes that, and measures the rest; where there was nothing else to do for it, this one writes."""
         self.child.end()
         yield from self._found()
-        if not self.left:
+        if self.lost.keys() >= self.left.keys():
+            yield from self._write_lost()
             return
         if self.measuring and self.measuring not in self.left:
             pass  # it got on, and could not say so
@@ -218,6 +219,12 @@ class _Trial:
             lost = [self.measuring] if self.measuring in self.left else list(self.left)
             self.lost |= dict.fromkeys(lost, Failure(type=kind, message=message, traceback=""))
         self.begin(now)
+
+    def _write_lost(self) -> Iterator[Record]:
+        from harness.runner import failed_records  # imports torch
+
+        for cell in list(self.left):
+            yield from failed_records(self.work, [self.left.pop(cell)], self.lost[cell])
 
     def _told(self, content: bytes) -> Iterator[Record]:
         """What it says that it has written."""
@@ -260,8 +267,6 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
     from harness.runner import failed_records, run_trial
     from harness.traces import threads
 
-    if memory is not None:
-        _limit(memory)
     last = 0.0
     others: set[Any] | None = None
 
@@ -283,6 +288,8 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
                 (record,) = failed_records(work, [cell], lost[cell.id])
                 say("written", record.as_json())
         if rest:
+            if memory is not None:
+                _limit(memory)
             work = replace(work, planned=replace(work.planned, cells=rest))
             for record in run_trial(work, share, begins):
                 say("written", record.as_json())
