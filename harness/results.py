@@ -110,9 +110,8 @@ class Results:
         """The report: `text`, `markdown`, `latex`, `csv` or `json`."""
         from harness.report import can_draw, render
 
-        return render(
-            list(self.records), self.suite, format=format, ascii=not can_draw(sys.stdout.encoding), note=self.note
-        )
+        ascii = not can_draw(getattr(sys.stdout, "encoding", None))
+        return render(list(self.records), self.suite, format=format, ascii=ascii, note=self.note)
 
     def drawings(self) -> "Drawings":
         """The charts of these results.

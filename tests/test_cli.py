@@ -21,6 +21,7 @@ from harness.plan import make_plan
 from harness.registry import Broken, Origin, default_registry
 from harness.requests import build_suite, find_suite
 from harness.schema import Record
+from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
 
@@ -319,6 +320,20 @@ def test_output_that_cannot_be_written_is_one_sentence() -> None:
         done = subprocess.run([command, "list"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == ["Error: the output cannot be written: No space left on device"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no shell that closes files")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_files_may_be_closed(closed: str) -> None:
+    """As a service or a cron job may start a program: it runs, in processes of its own, and reports."""
+    command = Path(sys.executable).parent / "harness"
+    words = ["run", "--model", "lstm:hidden=4", *QUICK[:-1], "1", "--out", "there"]
+    for each in (words, ["report", "there"]):
+        done = subprocess.run(
+            ["sh", "-c", f'"$@" {closed}', "sh", command, *each], capture_output=True, encoding="utf-8", check=False
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert len(list(RunDirectory(Path("there")).read_records())) == 1
 
 
 def test_failed_cells_are_exit_code_1(plugin_file: Callable[..., str]) -> None:

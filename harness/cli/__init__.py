@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from harness.cli.common import print_anything, say
+from harness.cli.common import open_standard_files, print_anything, say
 from harness.errors import HarnessError, RequestError, did_you_mean, shortened
 from harness.safe import visible_lines
 
@@ -54,6 +54,10 @@ class HarnessGroup(click.Group):
             return None
         found = vars(import_module(f"harness.cli.{COMMANDS[cmd_name]}")).values()
         return next(each for each in found if isinstance(each, click.Command) and each.name == cmd_name)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        open_standard_files()
+        return super().main(*args, **more)
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         with _on_one_screen():

@@ -178,6 +178,16 @@ def warn(text: str) -> None:
         say(f"Warning: {text}", error=True)
 
 
+def open_standard_files() -> None:
+    """Whoever starts a program may have closed them, and what is opened next, as a pipe to a worker, would take their
+    places."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", encoding="utf-8", closefd=False)
+
+
 def print_anything() -> None:
     """What the encoding of the output lacks is printed as an escape, instead of ending the program."""
     codecs.register_error("as in JSON", _as_in_json)
