@@ -77,15 +77,16 @@ def run_order(order: Order) -> Timings:
             )
     threads = {name: str(order.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     with TemporaryFile() as given, TemporaryFile() as answer, TemporaryFile() as errors:
+        # -P: a `copy.py` in the current folder is not Python's; modules are found where this process finds them
         # files, since a process that the model leaves behind would hold a pipe open
         given.write(order.model_dump_json().encode())
         given.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.timing"],
+            [sys.executable, "-P", "-m", "harness.timing"],
             stdin=given,
             stdout=answer,
             stderr=errors,
-            env={**os.environ, **threads},
+            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(sys.path)},
             start_new_session=True,
         )
         try:

@@ -225,6 +225,21 @@ def test_shortest_leaves_the_first_run_out() -> None:
     assert len(calls) == 4
 
 
+def test_a_file_of_the_current_folder_is_not_taken_for_pythons_own(
+    tmp_path: Path, plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mixer may lie in a `copy.py`, which torch would import; modules beside it are found where a run finds them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "beside")
+    plugin_file("open('executed', 'w')", "copy.py")
+    (tmp_path / "beside").mkdir()
+    source = "from torch import nn\ndef m(vocab_size: int): return nn.Embedding(vocab_size, vocab_size)"
+    plugin_file(source, "beside/one_table.py")
+    timed = harness.run("one_table:m", probes="speed:lengths=[8],budget=1", seeds=1, out=tmp_path / "run").records[0]
+    assert timed.status == "ok", timed.error
+    assert not (tmp_path / "executed").exists()
+
+
 HANGS = """
     import subprocess, sys, time
     from pathlib import Path
