@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
 from harness.errors import StoreError
@@ -32,10 +33,17 @@ def read_file(path: Path | str) -> bytes:
     Raises:
         OSError: it cannot be read, or is no file; whoever opens a pipe waits for a writer.
     """
+    with opened(path) as file:
+        return file.read()
+
+
+@contextmanager
+def opened(path: Path | str) -> Iterator[FileIO]:
+    """A file to read; see `read_file`."""
     with open(path, "rb", buffering=0, opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return file.read()
+        yield file
 
 
 def _without_waiting(path: str, flags: int) -> int:

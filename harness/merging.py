@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from harness.errors import RequestError
-from harness.files import read_file, replaced, write_atomic
+from harness.files import opened, read_file, replaced, write_atomic
 from harness.packed import DamagedError
 from harness.schema import Record
 from harness.sharding import remember, remembered
@@ -98,14 +98,14 @@ def merge(
             if cell.run != out or cell.open:
                 store.write_record(cell.record)
     store.clear({conflict.record for conflict in merged.conflicts})
+    if suite is not None:
+        store.write_suite(suite)
     disputed = {conflict.trial for conflict in merged.conflicts}
     for run in places if prefer is None else [prefer, *places]:
         if not _same(run, out):
-            _copy_trials(RunDirectory(run), store, checkpoints, disputed)
+            _copy_trials(RunDirectory(run), store, checkpoints, disputed, merged.unreadable.append)
             for shard in remembered(run):
                 remember(out, str(shard))
-    if suite is not None:
-        store.write_suite(suite)
     return merged
 
 
@@ -228,18 +228,31 @@ def _difference(one: Record, other: Record) -> str:
     return "they agree in their numbers, but not in how they were trained or on which data they were measured"
 
 
-def _copy_trials(source: RunDirectory, store: RunDirectory, checkpoints: bool, disputed: set[str]) -> None:
+def _copy_trials(
+    source: RunDirectory, store: RunDirectory, checkpoints: bool, disputed: set[str], tell: Callable[[str], None]
+) -> None:
     """Copy learning curves, each with the checkpoint of the same run; those of conflicts are left out, so that what is
-    measured later is measured on a model of its own."""
+    measured later is measured on a model of its own; and so is what cannot be read."""
+    damaged: list[str] = []
     for path in sorted(source.trials.glob("*.json")):
         curve, checkpoint = store.trials / path.name, store.checkpoint(path.stem)
         copied = source.checkpoint(path.stem)
         wanted = checkpoints and copied.exists() and not checkpoint.exists()
         if path.stem in disputed or (curve.exists() and not wanted):
             continue
-        for old, new in ((copied, checkpoint), (path, curve)) if wanted else ((path, curve),):
+        found = [(copied, checkpoint), (path, curve)] if wanted else [(path, curve)]
+        try:
+            for old, _ in found:
+                with opened(old):
+                    pass
+        except OSError as error:
+            damaged.append(f"{str(old)!r}: {error.strerror or error}")
+            continue
+        for old, new in found:
             with replaced(new) as temporary:
                 shutil.copyfile(old, temporary)
+    if damaged:
+        tell(f"{len(damaged)} trained models cannot be read and are left out, the first one {damaged[0]}.")
 
 
 def _same(run: Path, other: Path) -> bool:

@@ -1,6 +1,7 @@
 """Run directories become one: nothing is lost, nothing is chosen in silence, and merging again changes nothing."""
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -272,6 +273,25 @@ def test_damaged_records_are_named(tmp_path: Path) -> None:
     assert str(damaged) in result.stderr
     assert read(tmp_path / "out") == [record(0)]
     assert damaged.read_text(encoding="utf-8") == "{"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+@pytest.mark.parametrize("what", ["curve", "checkpoint"])
+def test_damaged_trainings_are_named(tmp_path: Path, kind: str, what: str) -> None:
+    """As damaged records are; the others are merged, and the suite is there."""
+    run = RunDirectory(write(tmp_path / "one", record(0), suite=suite("one", claim())))
+    for name in ("a", "b"):
+        run.checkpoint(name).write_bytes(b"weights")
+        (run.trials / f"{name}.json").write_bytes(b"{}")
+    damaged = run.trials / "a.json" if what == "curve" else run.checkpoint("a")
+    damaged.unlink()
+    damaged.mkdir() if kind == "folder" else os.mkfifo(damaged)
+    result = command(run.path, "--out", tmp_path / "out")
+    assert (result.exit_code, str(damaged) in result.stderr) == (1, True)
+    merged = RunDirectory(tmp_path / "out")
+    copied = [path.name for folder in (merged.trials, merged.checkpoints) for path in folder.iterdir()]
+    assert copied == ["b.json", "b.safetensors"]
+    assert merged.read_suite() == run.read_suite()
 
 
 @pytest.mark.parametrize("pack", [False, True])
