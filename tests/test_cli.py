@@ -87,6 +87,8 @@ def test_a_run_offers_its_page_or_writes_it() -> None:
     [
         (["missing/page.html"], "there is no folder 'missing'"),
         (["folder.html"], "could not be written"),
+        ([f"{'x' * 300}.html"], "could not be written"),
+        ([f"{'x' * 300}/page.html"], "there is no folder"),
         (["page.txt"], "does not end in .html"),
         ([], "sequence-harness[page]"),
     ],

@@ -74,18 +74,21 @@ def checked_page(page: Path, out: Path) -> Path:
     check_libraries()
     if str(page) == DEFAULT_PAGE:
         page = out / "page.html"
-        folder = next(each for each in page.parents if each.exists())  # what is missing, a run makes
     else:
-        folder = page.parent
         check_folder(page)
-    if page.is_dir() or not folder.is_dir() or not os.access(page if page.exists() else folder, os.W_OK):
+    try:
+        folder = next(each for each in page.parents if each.exists())  # what is missing, a run makes
+        fits = folder.is_dir() and not page.is_dir() and os.access(page if page.exists() else folder, os.W_OK)
+    except OSError:  # a name is too long
+        fits = False
+    if not fits:
         raise RequestError(f"the page {str(page)!r} could not be written; choose another place: --page FILE.html")
     return page
 
 
 def check_folder(path: Path) -> None:
     """Raises RequestError where a file's folder is missing."""
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):  # noqa: PTH112 - a Path raises if a name is too long
         raise RequestError(f"there is no folder {str(path.parent)!r} to write {path.name!r} into; make it first")
 
 
