@@ -2,6 +2,7 @@
 
 import heapq
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,8 +96,11 @@ def remember(run: Path, shard: str) -> None:
 
 def remembered(run: Path) -> list[Shard]:
     """The shards that have run into a directory."""
-    words = (path.name.replace("-of-", "/") for path in (run / SHARDS).glob("[0-9]*-of-*[0-9]"))
-    return sorted(map(Shard.read, words), key=lambda shard: (shard.total, shard.number))
+    found: list[Shard] = []
+    for path in (run / SHARDS).glob("[0-9]*-of-*[0-9]"):
+        with suppress(RequestError):  # no run has written that
+            found.append(Shard.read(path.name.replace("-of-", "/")))
+    return sorted(found, key=lambda shard: (shard.total, shard.number))
 
 
 def missing_parts(run: Path) -> str:
