@@ -4,7 +4,7 @@ Records are JSON on disk. Infinity and NaN are written as the strings "Infinity"
 reader takes, and come back as floats.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -226,7 +226,12 @@ class Provenance(Strict):
     @property
     def order(self) -> tuple[float, float]:
         """Larger for records of later runs, and for later ones of the same run."""
-        return (self.started or self.finished).timestamp(), self.finished.timestamp()
+        return _seconds(self.started or self.finished), _seconds(self.finished)
+
+
+def _seconds(time: datetime) -> float:
+    """Of any time, also of the year 1, at which no local clock has been."""
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 class Record(Strict):

@@ -236,6 +236,18 @@ def test_a_record_from_the_future_does_not_hide_later_ones(tmp_path: Path) -> No
     assert store.begin() > began
 
 
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00", "9999-12-31T23:59:59", "0001-01-01T00:00:00+14:00"])
+def test_records_of_any_time_are_ordered(tmp_path: Path, time: str) -> None:
+    """Also of one that no clock of this machine has shown: somebody has written it by hand."""
+    store = store_in(tmp_path)
+    for digest in ("old", "new"):
+        content = json.loads(make_record(digest=digest).model_dump_json())
+        content["provenance"] |= {"started": time, "finished": time}
+        store.write_record(Record.model_validate(content))
+    found, superseded = current(store.read_records())
+    assert (len(found), superseded) == (1, 1)
+
+
 def test_a_run_begins_now_where_clocks_are_right(tmp_path: Path) -> None:
     """And every record says when; one without a readable time changes nothing."""
     store = store_in(tmp_path)
