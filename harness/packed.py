@@ -47,7 +47,7 @@ class Packed:
         Raises:
             DamagedError: the file cannot be read.
         """
-        return [row[0] for row in self._select("SELECT id FROM records ORDER BY id")]
+        return [_text(row[0]) for row in self._select("SELECT id FROM records ORDER BY id")]
 
     def read(self, cell_id: str) -> bytes | None:
         """The JSON of a record; None if there is none.
@@ -67,7 +67,7 @@ class Packed:
         conditions: list[str] = []
         labels: list[str] = []
         for kind in narrowing.words if narrowing else ():
-            known = (row[0] for row in self._select(f"SELECT DISTINCT {kind} FROM records"))
+            known = (_text(row[0]) for row in self._select(f"SELECT DISTINCT {kind} FROM records"))
             found = narrowing.labels(kind, known) if narrowing else []
             if len(found) <= MOST_LABELS:  # whoever wants more reads the rest, too, and leaves it out
                 conditions.append(f"{kind} IN ({', '.join('?' * len(found))})")
@@ -112,7 +112,7 @@ class Packed:
 
     def _contents(self, condition: str, *values: str) -> Iterator[tuple[str, bytes]]:
         for cell_id, content in self._select(f"SELECT id, content FROM records {condition}", *values):
-            yield cell_id, content.encode() if isinstance(content, str) else bytes(content or b"")
+            yield _text(cell_id), content if isinstance(content, bytes) else _text(content).encode()
 
     def _select(self, query: str, *values: str) -> Iterator[tuple[Any, ...]]:
         if not self.path.exists():
@@ -136,6 +136,11 @@ class Packed:
         if self._open is not None:
             self._open[1].close()
         self._open = None
+
+
+def _text(value: object) -> str:
+    """What a file that somebody else has written or damaged may hold instead of text is the text that no record has."""
+    return value if isinstance(value, str) else ""
 
 
 def _row(record: Record) -> tuple[object, ...]:

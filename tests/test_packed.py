@@ -21,6 +21,7 @@ from harness.cleaning import contents
 from harness.cli import main
 from harness.errors import RequestError
 from harness.merging import merge
+from harness.narrowing import Narrowing
 from harness.packed import COLUMNS
 from harness.results import read
 from harness.schema import Record, Scalar
@@ -178,6 +179,26 @@ def test_a_damaged_row_is_a_damaged_record(tmp_path: Path) -> None:
     assert list(store.read_records(said.append)) == [record(0), record(2)]
     assert record(1).id in said[0]
     assert store.read_record(record(1).id) is None
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 0.5, b"\xff"])
+def test_a_row_without_text_is_a_damaged_record(tmp_path: Path, wrong: object) -> None:
+    """In any of its columns, of a file that another program has written."""
+    store = run_in(tmp_path / "run", {5: 0.5}, {0: 0.5, 1: 0.5, 2: 0.5, 3: 0.5})
+    with closing(sqlite3.connect(store.packed.path)) as database, database:
+        database.execute(f"CREATE TABLE others (id, {', '.join(COLUMNS)}, content)")
+        database.execute("INSERT INTO others SELECT * FROM records")
+        database.execute("DROP TABLE records")
+        database.execute("ALTER TABLE others RENAME TO records")
+        for number, column in enumerate(("id", "content", "model")):
+            database.execute(f"UPDATE records SET {column} = ? WHERE id = ?", [wrong, record(number).id])
+    said: list[str] = []
+    found = list(store.read_records(said.append))
+    assert [each.id for each in found] == sorted(record(number).id for number in (2, 3, 5))
+    assert "2 of 5" in said[0]
+    assert record(0).id not in store.ids()
+    narrowed = list(store.read_records(said.append, Narrowing({"model": [record(3).model.label]}, None)))
+    assert record(3) in narrowed
 
 
 def test_a_packed_record_stands_in_for_a_damaged_file(tmp_path: Path) -> None:
