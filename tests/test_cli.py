@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -315,13 +316,28 @@ def test_python_runs_the_package() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_output_that_cannot_be_written_is_one_sentence() -> None:
+@pytest.mark.parametrize("word", ["list", "--help"])
+def test_output_that_cannot_be_written_is_one_sentence(word: str) -> None:
     """As on a full disk."""
     command = Path(sys.executable).parent / "harness"
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run([command, "list"], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
+        done = subprocess.run([command, word], stdout=full, stderr=subprocess.PIPE, encoding="utf-8", check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines() == ["Error: the output cannot be written: No space left on device"]
+
+
+def test_ctrl_c_twice_ends_as_once() -> None:
+    """Whoever is impatient is told the same, with the same exit code."""
+    code = """
+        import os, signal
+        from harness.cli import main
+        from harness.cli.showing import schema
+        from harness.executors import start
+        schema.callback = start.stop = lambda **given: os.kill(os.getpid(), signal.SIGINT)
+        main(["schema"])
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no shell that closes files")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.exceptions import Exit
 
 from harness.cli.common import open_standard_files, print_anything, say
 from harness.errors import HarnessError, RequestError, did_you_mean, shortened
@@ -34,17 +36,38 @@ COMMANDS = {
 
 
 @contextmanager
-def _on_one_screen() -> Iterator[None]:
-    """click repeats what was typed, however long it is."""
+def _ended_well() -> Iterator[None]:
+    """An error is one paragraph without a traceback, and the exit code says which kind it was.
+
+    Raises:
+        Exit: with that code.
+    """
     try:
         yield
-    except click.ClickException as error:
-        vars(error)["message"] = shortened(error.message)
+    except HarnessError as error:
+        say(f"Error: {error}", error=True)
+        raise Exit(2 if isinstance(error, RequestError) else 1) from error
+    except click.ClickException as error:  # click repeats what was typed, however long it is
+        vars(error)["message"] = visible_lines(shortened(error.message))
         raise
+    except OSError as error:
+        if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output
+            raise
+        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+        with suppress(OSError, ValueError):  # or Python would try again at its end, and say so
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Exit(1) from error
+    except KeyboardInterrupt as error:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of whoever is impatient
+        from harness.executors.start import stop
+
+        stop()
+        click.echo("Interrupted.", err=True)
+        raise Exit(130) from error
 
 
 class HarnessGroup(click.Group):
-    """Prints our own errors in one paragraph, without a traceback, and leaves with the right code."""
+    """All commands, in an order that tells a story."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]
@@ -60,33 +83,13 @@ class HarnessGroup(click.Group):
         return super().main(*args, **more)
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _on_one_screen():
+        with _ended_well():
             return super().make_context(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         print_anything()
-        try:
-            with _on_one_screen():
-                return super().invoke(ctx)
-        except HarnessError as error:
-            say(f"Error: {error}", error=True)
-            ctx.exit(2 if isinstance(error, RequestError) else 1)
-        except click.ClickException as error:
-            vars(error)["message"] = visible_lines(error.message)
-            raise
-        except OSError as error:
-            if error.filename is not None or error.errno == errno.EPIPE:  # not from writing to standard output
-                raise
-            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
-            with suppress(OSError, ValueError):  # or Python would try again at its end, and say so
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(1)
-        except KeyboardInterrupt:
-            from harness.executors.start import stop
-
-            stop()
-            click.echo("Interrupted.", err=True)
-            ctx.exit(130)
+        with _ended_well():
+            return super().invoke(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
