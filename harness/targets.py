@@ -68,8 +68,10 @@ def _other_writing(registry: Registry, kind: str, name: str) -> str:
     if others:
         return "".join(f"; there is a {each} of that name: --{each} {name}" for each in others)
     if place in known:
-        return f"; to set an argument of {place}, write {place}:{attribute}=VALUE"
-    if attribute.isidentifier() and ("." in place or not attribute.islower()):
+        argument = attribute if attribute.isidentifier() else "ARGUMENT"
+        return f"; to set an argument of {place}, write {place}:{argument}=VALUE"
+    module = all(part.isidentifier() for part in place.split("."))
+    if module and attribute.isidentifier() and ("." in place or not attribute.islower()):
         top = place.partition(".")[0]
         missing = place if _importable(top) else top
         file = f"./{place.replace('.', '/')}.py:{attribute}"

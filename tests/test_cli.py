@@ -223,6 +223,8 @@ SAID = [
     ("gru.py", "is Python, not a suite; if a model is in it: --model ./gru.py:NAME"),
     ("./gru.py:GRU", "--model ./gru.py:GRU"),
     ("--model lstm:hidden", "to set an argument of lstm, write lstm:hidden=VALUE"),
+    ("--model lstm:=", "to set an argument of lstm, write lstm:ARGUMENT=VALUE"),
+    ("--model /dev/stdin:X", "there is no model '/dev/stdin:X'. Known models"),
     ("--model lstm --task lstm", "there is no task 'lstm'; there is a model of that name: --model lstm"),
     ("--model lstm,gpt", "for several, repeat the option: --model lstm --model gpt"),
     ("--model lstm --stage initial", "accuracy looks at the stage 'trained' only; asked for: initial"),
