@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from tabulate import tabulate
 
+from harness.plugin import resolve
 from harness.registry import default_registry
 from harness.requests import find_suite
 from harness.suites import Request
@@ -15,9 +16,16 @@ from harness.targets import Definition, find_entry, load_definition
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
-    """A model, task or probe: summary, arguments, advice, needs, source and documentation."""
-    name = Request.model_validate(name).name
+    """A model, task or probe: summary, arguments, advice, needs, source and documentation.
+
+    Raises:
+        RequestError: there is no such plugin, or it refuses the arguments that are written behind its name.
+    """
+    request = Request.model_validate(name)
+    name = request.name
     definition = load_definition(find_entry(default_registry(), kind, name))
+    if request.arguments:
+        resolve(definition, request)
     entry, code, says = definition.entry, definition.code, definition.says
     arguments = list_arguments(definition)
     facts: dict[str, Any] = {

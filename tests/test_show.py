@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from harness.errors import RequestError
 from harness.explain import describe_plugin
 
 Write = Callable[..., str]
@@ -49,7 +50,21 @@ def test_arguments_of_any_type_are_shown(plugin_file: Write) -> None:
     assert depth == {"name": "depth", "type": "int", "required": True, "default": None}
 
 
-def test_a_request_with_arguments_shows_the_plugin() -> None:
+def test_a_askedwith_arguments_shows_the_plugin() -> None:
     """Whoever copies a label from a table finds the page."""
     assert describe_plugin("model", "lstm:hidden=3") == describe_plugin("model", "lstm")
     assert "argument" not in describe_plugin("probe", "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("word_problem:group=S6", "should be S2 to S5"),
+        ("mqar:pairs=[]", "pairs"),
+        ("mqar:pear=3", "no argument 'pear'"),
+    ],
+)
+def test_arguments_that_a_plugin_refuses_are_refused(asked: str, said: str) -> None:
+    """With the sentence that a run would say, instead of a page about the defaults."""
+    with pytest.raises(RequestError, match=said):
+        describe_plugin("task", asked)
