@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from harness.arguments import validate
+from harness.arguments import SUPPLIED, validate
 from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError
 from harness.kinds import WORDS, kind_of
@@ -174,13 +174,25 @@ def planned(registry: Registry, kind: str, use: PluginUse) -> Plugin:
 def _validate(definition: Definition, arguments: dict[str, Any]) -> BaseModel:
     """Each argument for itself, and then all of them together."""
     entry = definition.entry
-    values = validate(entry, definition.arguments, arguments)
+    try:
+        values = validate(entry, definition.arguments, arguments)
+    except RequestError as error:
+        if "width" in arguments or not _built_by_width(definition):
+            raise
+        raise RequestError(f"{error} (a mixer? --model backbone:mixer={entry.spec.name})") from None
     try:
         definition.says.check_arguments(**_keywords(values))
     except ValueError as error:
         message = describe(error) if isinstance(error, ValidationError) else str(error)
         raise RequestError(f"{entry.spec.kind} {entry.spec.name!r}: {message}") from None
     return values
+
+
+def _built_by_width(definition: Definition) -> bool:
+    """Whether it is given for a model, in a file, and is built as a mixer of a backbone is."""
+    entry, width = definition.entry, definition.arguments.model_fields.get("width")
+    own = entry.spec.kind == "model" and not entry.origin.distribution
+    return own and width is not None and width.is_required() and definition.takes.isdisjoint(SUPPLIED["model"])
 
 
 def _keywords(values: BaseModel) -> dict[str, Any]:
