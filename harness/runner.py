@@ -41,18 +41,17 @@ from harness.training import Outcome, budget_share, train
 from harness.vocabulary import Stage
 from harness.work import Work
 
-Progress = Callable[[float], None]
-"""Called with the share of the trial that is done, 0 to 1."""
-
 
 def run_trial(
-    work: Work, progress: Progress = lambda share: None, begins: Callable[[Cell], None] = lambda cell: None
+    work: Work,
+    progress: Callable[[float], None] = lambda share: None,
+    begins: Callable[[Cell], None] = lambda cell: None,
 ) -> Iterator[Record]:
     """Run a trial's cells; every record is on disk before it is yielded. Whatever a plugin does, each cell gets one.
 
     Args:
         work: the trial.
-        progress: called now and then during training.
+        progress: called now and then during training, with the share of the trial that is done, 0 to 1.
         begins: called with each cell before its probe looks.
 
     Raises:
@@ -76,7 +75,7 @@ class _Run:
     """One trial on its way; what is known so far goes into each record."""
 
     work: Work
-    progress: Progress
+    progress: Callable[[float], None]
     begins: Callable[[Cell], None] = lambda cell: None
     parameters: int | None = None
     trained: Trained | None = None

@@ -16,7 +16,7 @@ from harness.schema import Record
 from harness.vocabulary import FORMATS
 
 
-class Outcome(NamedTuple):
+class Unmeasured(NamedTuple):
     """A cell that at least one of the runs could not measure, for some seeds."""
 
     cell: Cell
@@ -40,7 +40,7 @@ class Comparison:
     """Cells, or seeds of them, that the first run has alone."""
     only_b: list[Lone]
     """Cells, or seeds of them, that the second run has alone."""
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Unmeasured] = field(default_factory=list)
     """Cells in both that at least one run could not measure."""
 
     def render(self, format: str = "text", *, width: int = 100, ascii: bool = False) -> str:
@@ -161,7 +161,7 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _outcomes(pairs: Iterable[Pair]) -> Iterator[Outcome]:
+def _outcomes(pairs: Iterable[Pair]) -> Iterator[Unmeasured]:
     """By cell and what became of it, with the seeds."""
     for pair in pairs:
         found: dict[tuple[str, str], list[int]] = {}
@@ -170,7 +170,7 @@ def _outcomes(pairs: Iterable[Pair]) -> Iterator[Outcome]:
             if said != ("ok", "ok"):
                 found.setdefault(said, []).append(seed)
         for (old, new), seeds in found.items():
-            yield Outcome(pair.cell, tuple(seeds), old, new)
+            yield Unmeasured(pair.cell, tuple(seeds), old, new)
 
 
 def _said(record: Record) -> str:
