@@ -45,7 +45,7 @@ def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     extra = False
     for parameter in parameters:
-        if parameter.name in SUPPLIED[kind]:
+        if parameter.name in SUPPLIED.get(kind, ()):
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = True

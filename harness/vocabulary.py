@@ -12,6 +12,10 @@ SEEDS_ALIKE = "weights do not depend on the seed"
 CROSSED = ("model", "task", "probe")
 """The kinds of plugins that a suite crosses; every record names one of each."""
 
-Format = Literal["text", "markdown", "latex", "csv", "json"]
-"""How a report is written: the first three for people, the others for programs."""
+Drawn = Literal["text", "markdown", "latex"]
+"""How a report is written for people."""
+DRAWN: tuple[Drawn, ...] = get_args(Drawn)
+
+Format = Literal[Drawn, "csv", "json"]
+"""How a report is written: for people, or for programs."""
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.arguments import argument_model
 from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
-from harness.registry import default_registry
+from harness.registry import Entry, Origin, default_registry
+from harness.specs import Spec
 from harness.suites import Request, format_arguments, parse_arguments, parse_request
 from harness.targets import find_entry, load_definition
 
@@ -188,3 +190,15 @@ def test_arguments_that_do_not_go_together_are_explained_in_one_line(plugin_file
     with pytest.raises(RequestError, match="width: Input should be a valid integer") as error:
         arguments(f"{path}:M:width=wide")
     assert "\n" not in str(error.value)
+
+
+def test_a_new_kind_of_plugin_takes_its_arguments_from_users_alone() -> None:
+    """Until the harness is to supply some."""
+
+    class CriticSpec(Spec):
+        kind = "critic"
+
+    def code(subject: str, strict: bool = True) -> None: ...
+
+    entry = Entry(CriticSpec("crit", "acme:code"), Origin("", "", ""))
+    assert [*argument_model(entry, code).model_fields] == ["subject", "strict"]

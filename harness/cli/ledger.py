@@ -5,6 +5,7 @@ import json
 import click
 
 from harness.cli.common import say, terminal_width
+from harness.vocabulary import DRAWN
 
 
 @click.command()
@@ -15,7 +16,7 @@ from harness.cli.common import say, terminal_width
     type=click.IntRange(min=1),
     help="Number of token ids  [default: those of its tokenizer, or 256].",
 )
-@click.option("--format", "form", type=click.Choice(["text", "markdown", "latex", "json"]), default="text")
+@click.option("--format", "form", type=click.Choice([*DRAWN, "json"]), default="text")
 def ledger(models: tuple[str, ...], length: int, vocabulary: int | None, form: str) -> None:
     """Count what a model is made of: parameters, operations, memory for the next token, order of steps, by part.
 
