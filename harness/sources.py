@@ -3,24 +3,18 @@
 import ast
 import hashlib
 import importlib.util
-import inspect
 import json
-import linecache
-import os
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from harness.errors import RequestError
 from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
-
-STDLIB = f"{Path(os.__file__).parent}{os.sep}"
 
 
 @dataclass(eq=False)
@@ -227,65 +221,6 @@ def _is_text(node: object) -> bool:
     """Whether it is a string that is a statement: a docstring."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def object_digest(code: type | FunctionType) -> str:
-    """Digest of the text of a class or function and of whatever its module has that this text names: classes,
-    functions, plain data, and modules of the user's own. So of a notebook those cells count that decide a result."""
-    found: dict[str, str] = {}
-    _collect_objects(code, found)
-    return hashlib.sha256("\0".join(f"{name}\0{found[name]}" for name in sorted(found)).encode()).hexdigest()[:16]
-
-
-def text_of(code: type | FunctionType) -> str:
-    """What defines a class or function: its own lines of a file or notebook cell, or all of them where it is defined
-    inside of something else; "" if they cannot be found."""
-    files = {each.__code__.co_filename: None for each in _functions(code)}
-    for file in files:
-        linecache.checkcache(file)
-        if lines := linecache.getlines(file):
-            text = "".join(lines)
-            for node in reversed(ast.parse(text).body):
-                if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == code.__qualname__:
-                    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-                    return "".join(lines[first - 1 : node.end_lineno])
-            # Python 3.13 keeps the text of `python -c` under the name that all text without a file has
-            return text if code.__name__ in text else ""
-    try:
-        # without a function there is only the module to ask, and its file may hold something else at that line
-        text = "" if files else inspect.getsource(code)
-    except (OSError, TypeError):
-        return ""
-    return text if code.__name__ in text else ""
-
-
-def _functions(code: type | FunctionType) -> list[FunctionType]:
-    """A function, or those of a class: they know their file and the names of their module."""
-    members = vars(code).values() if isinstance(code, type) else [code]
-    plain = [inspect.unwrap(getattr(each, "__func__", getattr(each, "fget", each))) for each in members]
-    return [each for each in plain if isinstance(each, FunctionType) and each.__module__ == code.__module__]
-
-
-def _collect_objects(code: type | FunctionType, found: dict[str, str]) -> None:
-    text = found[code.__qualname__] = text_of(code)
-    known = next((each.__globals__ for each in _functions(code)), vars(sys.modules[code.__module__]))
-    names = {node.id for node in ast.walk(ast.parse(textwrap.dedent(text))) if isinstance(node, ast.Name)}
-    for name in sorted(names & known.keys() - found.keys()):
-        value = known[name]
-        module = value if isinstance(value, ModuleType) else sys.modules.get(getattr(value, "__module__", None) or "")
-        if isinstance(value, int | float | str | bytes | tuple | list | dict | None):
-            found[name] = repr(value)
-        elif isinstance(value, type | FunctionType) and value.__module__ == code.__module__:
-            _collect_objects(value, found)
-        elif module is not None and _own(module):
-            found[name] = source_digest(module)
-
-
-def _own(module: ModuleType) -> bool:
-    """Whether a module is the user's: not Python's, not ours, not installed."""
-    file = getattr(module, "__file__", None) or ""
-    ours = module.__name__.partition(".")[0] == __package__
-    return file.endswith(".py") and not ours and "-packages" not in file and not file.startswith(STDLIB)
 
 
 def file_digest(path: Path) -> str:

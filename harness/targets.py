@@ -17,10 +17,10 @@ from harness.arguments import argument_model
 from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.folders import is_file, module_from_file
+from harness.given import text_of
 from harness.interrupts import import_torch
 from harness.registry import Entry, Origin, Registry, plugin_error, short_path
 from harness.schema import PluginUse
-from harness.sources import text_of
 from harness.specs import KINDS
 from harness.traces import imported
 from harness.vocabulary import CROSSED

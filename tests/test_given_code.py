@@ -113,6 +113,81 @@ def test_an_edited_cell_is_measured_anew(cell: Cell, edited: list[str]) -> None:
     assert trial_id(cell(LAYER, NET)["Net"]) == before
 
 
+USES = """
+import functools, threading
+from dataclasses import dataclass
+from types import SimpleNamespace
+import numpy
+
+@dataclass
+class Size:
+    width: int = 3
+    kind: str = "plain"
+
+class Base(nn.Module):
+    def __init__(self, vocab_size: int):
+        super().__init__()
+        self.read = nn.Embedding(vocab_size, vocab_size)
+        self.used = USED
+
+    def forward(self, tokens):
+        return self.read(tokens)
+
+def make(width, base=nn.Module):
+    class Net(base):
+        kept = width
+        def __init__(self, vocab_size: int):
+            super().__init__()
+            self.read = nn.Embedding(vocab_size, width)
+            self.last = nn.Linear(width, vocab_size)
+
+        def forward(self, tokens):
+            return self.last(self.read(tokens))
+    return Net
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Size(3)", "Size(4)"),
+        ("[Size(3)]", "[Size(4)]"),
+        ("{'a', 'b'}", "{'a', 'c'}"),
+        ("numpy.zeros(5000)", "numpy.arange(5000) // 2500"),
+        ("torch.zeros(3)", "torch.zeros(4)"),
+        ("torch.zeros(3, dtype=torch.bfloat16)", "torch.ones(3, dtype=torch.bfloat16)"),
+        ("functools.partial(nn.Linear, 3)", "functools.partial(nn.Linear, 4)"),
+        ("lambda x: x + 1", "lambda x: x + 2"),
+        ("functools.cache(lambda x: x + 1)", "functools.cache(lambda x: x + 2)"),
+        ("SimpleNamespace(width=3)", "SimpleNamespace(width=4)"),
+        ("nn.ParameterList([torch.ones(1)])", "nn.ParameterList([torch.zeros(1)])"),
+        ("make(3)", "make(4)"),
+    ],
+)
+def test_whatever_a_model_uses_counts(cell: Cell, one: str, other: str) -> None:
+    """By its content, which is the same each time that it is made."""
+    first, again, changed = (trial_id(cell(LAYER, USES, f"USED = {each}")["Base"]) for each in (one, one, other))
+    assert first == again != changed
+
+
+def test_what_a_class_has_from_the_function_around_it_counts(cell: Cell) -> None:
+    """Values and classes."""
+    made = cell(LAYER, USES, "USED = 1")
+    make, base = made["make"], made["Base"]
+    ids = [trial_id(each) for each in (make(3), make(3), make(4), make(3, base))]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+
+
+def test_what_has_no_content_is_refused(cell: Cell, tmp_path: Path) -> None:
+    """Before anything is written, with what to do instead; what is only called like a value of the notebook is not
+    meant."""
+    with pytest.raises(RequestError, match=r"'Base' uses 'USED', whose content can be no part of an id.* argument"):
+        harness.run(cell(LAYER, USES, "USED = threading.Lock()")["Base"], SHORT, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert trial_id(cell(LAYER, NET, "x = tokens = threading.Lock()")["Net"])
+
+
 def test_what_a_model_does_not_use_does_not_count(cell: Cell) -> None:
     """Neither another cell nor another line of its own cell, such as the call of the run."""
     before = trial_id(cell(LAYER, NET)["Net"])

@@ -1,0 +1,195 @@
+"""Fingerprints of classes and functions that are given as they are, as in a notebook: of their text and all it uses."""
+
+import ast
+import hashlib
+import inspect
+import linecache
+import pickle
+import symtable
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from harness.errors import HarnessError, RequestError
+from harness.registry import STDLIB, describe
+from harness.sources import source_digest
+
+Code = type | FunctionType
+
+
+def object_digest(code: Code) -> str:
+    """Digest of the text of a class or function, of whatever its module has that this text uses (classes, functions,
+    values, and modules of the user's own), and of what it has from a function that it was made in. So of a notebook
+    those cells count that decide a result.
+
+    Raises:
+        RequestError: it uses a value whose content nobody can tell.
+    """
+    parts = _Parts()
+    parts.add_code(code, code.__qualname__)
+    found = parts.found
+    return hashlib.sha256("\0".join(f"{name}\0{found[name]}" for name in sorted(found)).encode()).hexdigest()[:16]
+
+
+def text_of(code: Code) -> str:
+    """What defines a class or function: the lines of a file or notebook cell that define it, or the function around
+    it; "" if they cannot be found."""
+    files = {each.__code__.co_filename: None for each in _functions(code)}
+    for file in files:
+        linecache.checkcache(file)
+        if lines := linecache.getlines(file):
+            text = "".join(lines)
+            for node in reversed(ast.parse(text).body):
+                if _defines(node, code):
+                    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+                    return "".join(lines[first - 1 : node.end_lineno])
+            # Python 3.13 keeps the text of `python -c` under the name that all text without a file has
+            return text if code.__name__ in text else ""
+    try:
+        # without a function there is only the module to ask, and its file may hold something else at that line
+        text = "" if files else inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
+    return text if code.__name__ in text else ""
+
+
+def _defines(node: ast.stmt, code: Code) -> bool:
+    """Whether a statement of a file or notebook cell defines a class or function; of a lambda, whether it holds it."""
+    if isinstance(node, ast.ClassDef | ast.FunctionDef):
+        return node.name == code.__qualname__.partition(".")[0]
+    line = code.__code__.co_firstlineno if isinstance(code, FunctionType) and code.__qualname__ == "<lambda>" else 0
+    return node.lineno <= line <= (node.end_lineno or 0)
+
+
+def _functions(code: Code) -> list[FunctionType]:
+    """A function, or those of a class: they know their file and the names of their module."""
+    members = vars(code).values() if isinstance(code, type) else [code]
+    plain = [inspect.unwrap(getattr(each, "__func__", getattr(each, "fget", each))) for each in members]
+    return [each for each in plain if isinstance(each, FunctionType) and each.__module__ == code.__module__]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What decides what code does."""
+
+    found: dict[str, str] = field(default_factory=dict)
+    """By name, text or content."""
+    seen: list[Code] = field(default_factory=list)
+
+    def add_code(self, code: Code, key: str) -> None:
+        """A class or function, and what it uses."""
+        self.seen.append(code)
+        text = self.found[key] = text_of(code)
+        known = next((each.__globals__ for each in _functions(code)), vars(sys.modules[code.__module__]))
+        names = _global_names(textwrap.dedent(text)) & known.keys()
+        used = {name: known[name] for name in names} | {f"{key}: {k}": v for k, v in _taken(code, text).items()}
+        for name in sorted(used.keys() - self.found.keys()):
+            self._add(used[name], name, code)
+
+    def _add(self, value: Any, name: str, user: Code) -> None:
+        if _is_plain(value):
+            self.found[name] = repr(value)
+            return
+        if isinstance(wrapped := getattr(value, "__wrapped__", None), FunctionType):  # what a cache is of
+            value = value if isinstance(value, FunctionType) else wrapped
+        try:
+            content = _Content(lambda part: self._refer(part, name, user)).of(value)
+        except HarnessError:
+            raise
+        except Exception as error:
+            raise RequestError(
+                f"{user.__qualname__!r} uses {name!r}, whose content can be no part of an id, so that a change of it "
+                f"would go unnoticed ({describe(error)}); make it in {user.__qualname__!r}, or from an argument of it"
+            ) from error
+        if not isinstance(value, Code | ModuleType | BuiltinFunctionType):
+            self.found[name] = content
+
+    def _refer(self, code: Code | ModuleType, name: str, user: Code) -> None:
+        """A class or function of the same module counts as the user does; one from a module of their own with it."""
+        if isinstance(code, Code) and code.__module__ == user.__module__:
+            if not any(code is each for each in self.seen):
+                self.add_code(code, code.__qualname__ if code.__qualname__.isidentifier() else f"{name}, code")
+            return
+        module = code if isinstance(code, ModuleType) else sys.modules.get(code.__module__ or "")
+        if module is not None and _own(module):
+            self.found[name if name not in self.found else f"{name}: {module.__name__}"] = source_digest(module)
+
+
+def _global_names(text: str) -> set[str]:
+    """The names in a text that stand for what its module has."""
+    names: set[str] = set()
+    tables = [symtable.symtable(text, "", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        inside = table.get_type() == "class"  # what a class calls like its module does may be made of that
+        names |= {
+            each.get_name() for each in table.get_symbols() if each.is_referenced() and (inside or each.is_global())
+        }
+    return names
+
+
+def _taken(code: Code, text: str) -> dict[str, Any]:
+    """What a class or function has from where it was made, and its text does not say."""
+    functions = _functions(code)
+    taken: dict[str, Any] = {}
+    for each in functions:
+        for name, cell in zip(each.__code__.co_freevars, each.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it is empty until later
+                taken[name] = cell.cell_contents
+    made = "<locals>" in code.__qualname__
+    if made:
+        taken |= {f"{each.__name__}()": (each.__defaults__, each.__kwdefaults__) for each in functions}
+    if isinstance(code, type) and (made or not text):  # the functions of a dataclass are in no file
+        taken |= {k: v for k, v in vars(code).items() if not (k.startswith("__") or hasattr(v, "__get__"))}
+        taken["bases"] = code.__bases__
+    return taken
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, [*value, *value.values()]))
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return isinstance(value, int | float | str | bytes | None)
+
+
+class _Content(pickle.Pickler):
+    """The content of a value, the same in every process: as pickle has it, but for code, which `refer` gets, for sets,
+    which have no order, and for tensors, of which pickle says where in memory they are."""
+
+    def __init__(self, refer: Callable[[Any], None]) -> None:
+        self.digest = hashlib.sha256()
+        self.refer = refer
+        super().__init__(SimpleNamespace(write=self.digest.update), protocol=4)
+        self.fast = True  # or it would depend on which equal parts are the same object
+
+    def of(self, value: object) -> str:
+        """Sixteen hexadecimal digits that stand for it."""
+        self.dump(value)
+        return self.digest.hexdigest()[:16]
+
+    def persistent_id(self, value: Any) -> Any:
+        """What stands for a part of it; None where pickle knows."""
+        if isinstance(value, Code | ModuleType):
+            self.refer(value)
+            return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', value.__name__)}"
+        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
+            return value.__qualname__
+        if isinstance(value, set | frozenset):
+            return sorted(_Content(self.refer).of(each) for each in value)
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            data = value.detach().cpu().contiguous()
+            return str(data.dtype), tuple(data.shape), data.reshape(-1).view(torch.uint8).numpy().tobytes()
+        return None
+
+
+def _own(module: ModuleType) -> bool:
+    """Whether a module is the user's: not Python's, not ours, not installed."""
+    file = getattr(module, "__file__", None) or ""
+    ours = module.__name__.partition(".")[0] == __package__
+    return file.endswith(".py") and not ours and "-packages" not in file and not file.startswith(STDLIB)
