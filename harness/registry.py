@@ -2,9 +2,11 @@
 
 import os
 import re
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, util
@@ -32,6 +34,9 @@ LIBRARIES = re.compile(
 
 LONGEST = 300
 """Characters of an error's message in one line."""
+
+Watch = Callable[[], AbstractContextManager[None]]
+"""Gives what is around a plugin's code."""
 
 SPEC_HOOKS = {kind: f"harness_{kind}s" for kind in KINDS}
 
@@ -148,7 +153,8 @@ class Registry:
 
 
 def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) -> Registry:
-    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else."""
+    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else: where
+    torch is, what it leaves changed is put back. Modules that are there already were watched before."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     registry = Registry(manager)
@@ -158,15 +164,29 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
         if (origin, point.value) in seen:  # one distribution can be found twice on sys.path
             continue
         seen.add((origin, point.value))
+        watch = nullcontext if point.module in sys.modules else _watch
         try:
-            module = point.load()
+            with watch():
+                module = point.load()
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             registry.broken.append(Broken(origin, f"importing {point.value!r} raised {describe(error)}"))
             continue
-        _register(registry, module, origin)
+        _register(registry, module, origin, watch)
     return registry
+
+
+@contextmanager
+def _watch() -> Iterator[None]:
+    """Around a plugin's code while a registry is built."""
+    if "torch" not in sys.modules:  # nothing is measured here
+        yield
+        return
+    from harness.traces import no_threads, undone
+
+    with undone(), no_threads():
+        yield
 
 
 @cache
@@ -196,7 +216,7 @@ def default_registry() -> Registry:
     return build_registry(installed())
 
 
-def _register(registry: Registry, plugin: Any, origin: Origin) -> None:
+def _register(registry: Registry, plugin: Any, origin: Origin, watch: Watch) -> None:
     hooks = {name for name in vars(hookspecs) if name.startswith("harness_")}
     for name in dir(plugin) if isinstance(plugin, ModuleType) else ():
         if not name.startswith("harness_") or not callable(getattr(plugin, name)):
@@ -221,12 +241,13 @@ def _register(registry: Registry, plugin: Any, origin: Origin) -> None:
             if caller.name == hook:
                 for implementation in caller.get_hookimpls():
                     if implementation.plugin is plugin:
-                        _collect(registry, kind, implementation.function, origin)
+                        _collect(registry, kind, implementation.function, origin, watch)
 
 
-def _collect(registry: Registry, kind: str, hook: Callable[..., Any], origin: Origin) -> None:
+def _collect(registry: Registry, kind: str, hook: Callable[..., Any], origin: Origin, watch: Watch) -> None:
     try:
-        specs = list(hook() or ())
+        with watch():
+            specs = list(hook() or ())
     except (Exception, SystemExit) as error:
         registry.broken.append(Broken(origin, f"its hook {SPEC_HOOKS[kind]} raised {describe(error)}"))
         return

@@ -139,6 +139,42 @@ def threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if type(each).__module__.partition(".")[0] != "tqdm"}
 
 
+@contextmanager
+def undone() -> Iterator[None]:
+    """Around a plugin's code that is no part of a measurement: what it leaves changed is put back, and is an error.
+
+    Raises:
+        RuntimeError: says what it left, and how not to.
+    """
+    traces = moment()
+    try:
+        with one_process():
+            yield
+    finally:
+        left = traces.removed()
+    if left:
+        raise RuntimeError(left)
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """In here this thread starts no other one: nobody could end it, and it might draw random numbers beside others."""
+    start, here = threading.Thread.start, threading.current_thread()
+
+    def refuse(thread: threading.Thread) -> None:
+        if threading.current_thread() is here:
+            raise RuntimeError(
+                f"it starts a thread ({thread.name}), beside what others do; start it where it is needed"
+            )
+        start(thread)
+
+    threading.Thread.start = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+
 _imported: dict[str, tuple[ModuleType, str, str]] = {}
 """By the place of a module: what was imported from there, what that left changed, and which threads."""
 

@@ -1,6 +1,7 @@
 """Plugins are found, kept apart and explained."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from entry_points import entry_points_in, write_distribution
 
 from harness.errors import RequestError
 from harness.registry import Registry, build_registry, default_registry, describe, place_of_error
+from harness.traces import Traces
 
 OFFER = """
 from harness import ModelSpec, hookimpl
@@ -93,6 +95,28 @@ def test_a_hook_that_raises_is_broken(registry_of: Any) -> None:
     registry = registry_of(bad=source, good=offer(name="fine"))
     assert "harness_models raised KeyError" in reasons(registry)
     assert registry.find("model", "fine")
+
+
+LEFT = {
+    "torch.set_default_dtype(torch.float64)": "default dtype",
+    "torch.nn.functional.gelu = torch.nn.functional.relu": "torch.nn.functional.gelu replaced",
+    "threading.Thread(target=time.sleep, args=(9,), name='draws', daemon=True).start()": "a thread (draws)",
+}
+"""What a module of hooks may do, and how it is called."""
+
+
+@pytest.mark.parametrize("where", ["import", "hook"])
+@pytest.mark.parametrize("deed", LEFT)
+def test_a_hook_module_that_leaves_something_changed_is_broken(registry_of: Any, deed: str, where: str) -> None:
+    """In every process that measures, and nothing of it stays; the others are as they were."""
+    imports = "import threading, time\nimport torch\n"
+    hook = offer().replace("    yield", f"    {deed}\n    yield")
+    before, threads = Traces(), threading.active_count()
+    registry = registry_of(one=f"{imports}{deed}\n{offer()}" if where == "import" else imports + hook, two=offer("two"))
+    assert before.removed() == ""
+    assert threading.active_count() == threads
+    assert LEFT[deed] in reasons(registry)
+    assert [entry.spec.name for entry in registry.all("model")] == ["two"]
 
 
 def test_a_misspelt_hook_gets_a_suggestion(registry_of: Any) -> None:
