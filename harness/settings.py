@@ -136,6 +136,7 @@ def _of_torch(torch: Any) -> Iterator[Setting]:
     yield Setting("torch's function modes", *_stack(internal._len_torch_function_stack, pop), 0, WITH, implied=True)
     pop = importlib.import_module("torch.utils._python_dispatch")._pop_mode
     yield Setting("torch's dispatch modes", *_stack(internal._len_torch_dispatch_stack, pop), 0, WITH)
+    yield Setting("hooks for saved tensors", *_saved_tensor_hooks(internal._autograd), None, WITH)
     yield Setting("torch's threads", torch.get_num_threads, torch.set_num_threads)
 
 
@@ -296,6 +297,19 @@ def _stack(depth: Callable[[], int], pop: Callable[[], object]) -> tuple[Callabl
             pop()
 
     return depth, leave
+
+
+def _saved_tensor_hooks(autograd: Any) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """Those that were entered last and not left; leaves what was entered since."""
+
+    def top() -> Any:
+        return autograd._top_saved_tensors_default_hooks(False)
+
+    def leave(wanted: Any) -> None:
+        while top() not in (None, wanted):
+            autograd._pop_saved_tensors_default_hooks()
+
+    return top, leave
 
 
 def _folder() -> Path | None:

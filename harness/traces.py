@@ -2,6 +2,7 @@
 the place of torch's. Never imports torch itself, so that what only plans can use it."""
 
 import importlib
+import inspect
 import os
 import sys
 import threading
@@ -13,12 +14,30 @@ from typing import Any
 
 from harness.settings import Settings
 
-MODULES = ("torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.autograd", "torch.linalg")
+MODULES = (
+    *("torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.autograd", "torch.linalg"),
+    *("torch.optim", "torch.optim.adam", "torch.optim.adamw"),
+)
+OWN = (
+    *(
+        "build",
+        "contracts",
+        "examples",
+        "fingerprints",
+        "fitting",
+        "gradients",
+        "inventory",
+        "isolation",
+        "laws",
+        "needs",
+    ),
+    *("partial", "preflight", "probing", "runner", "stacks", "statistics", "subject", "training", "truncation"),
+)
 CLASSES = (
-    *("torch:Tensor", "torch.nn:Module"),
+    *("torch:Tensor", "torch.nn:Module", "torch.optim:Optimizer", "torch.optim:Adam", "torch.optim:AdamW"),
     *("harness.contracts:Batch", "harness.contracts:Task", "harness.subject:Subject"),
 )
-"""What all plugins use. Of these modules and classes, nothing may be replaced."""
+"""What all plugins use, and what trains and measures. Of these modules and classes, nothing may be replaced."""
 
 NO_CHANGE = {"__annotations__", "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dict__", "__weakref__"}
 """Attributes that Python itself gives a class later."""
@@ -87,7 +106,8 @@ def replaced(owner: Any, before: Namespace) -> Iterator[str]:
     if isinstance(owner, type):
         inherited = [vars(base) for base in owner.__mro__[1:]]
         for name in now.keys() - before.keys() - NO_CHANGE:
-            if any(name in base for base in inherited):
+            hidden = [base[name] for base in inherited if name in base]
+            if hidden and not _wrapped_by_torch(now[name], hidden[0]):
                 yield name
 
 
@@ -168,7 +188,7 @@ def no_threads() -> Iterator[None]:
             )
         start(thread)
 
-    threading.Thread.start = refuse  # type: ignore[method-assign]
+    threading.Thread.start = refuse  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
@@ -217,10 +237,13 @@ def same(before: Namespace, now: Any) -> bool:
 
 
 def _wrapped_by_torch(new: Any, old: Any) -> bool:
-    """Whether torch itself put a function around one of its own, as its compiler does when it is imported."""
-    code = getattr(new, "__code__", None)
-    torch = sys.modules["torch"].__path__[0]
-    return code is not None and getattr(new, "__wrapped__", None) is old and code.co_filename.startswith(torch)
+    """Whether torch itself put a function around one of its own, as its compiler does when it is imported or used."""
+    torch, code = sys.modules["torch"].__path__[0], getattr(new, "__code__", None)
+    if code is None or not code.co_filename.startswith(torch):
+        return False
+    return inspect.unwrap(new) is inspect.unwrap(old) or any(
+        each.cell_contents is old for each in new.__closure__ or ()
+    )
 
 
 def _called(owner: Any) -> str:
@@ -234,6 +257,9 @@ def _shown(value: Any) -> str:
 def _owners() -> Iterator[Any]:
     for name in MODULES:
         yield _module(name)
+    for name in OWN:
+        if module := sys.modules.get(f"{__package__}.{name}"):
+            yield module
     for place in CLASSES:
         name, _, attribute = place.partition(":")
         if name in sys.modules:

@@ -49,6 +49,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 from torch import nn
+import harness.subject, harness.training
 from harness import Scalar, Skip, Subject, Task
 """
 
@@ -134,6 +135,7 @@ SETTINGS = {
     "torch.autograd.set_detect_anomaly(True)": "anomaly detection",
     "torch.set_flush_denormal(True)": "flushing of the smallest numbers",
     "import torch.overrides\ntorch.overrides.BaseTorchFunctionMode().__enter__()": "function modes at 1",
+    "torch.autograd.graph.saved_tensors_hooks(abs, lambda x: x * 0).__enter__()": "hooks for saved tensors at",
     "os.chdir('/')": "the current folder at /",
 }
 """What is left, and how it is called."""
@@ -147,6 +149,11 @@ FUNCTIONS = {
     "nn.modules.module.register_module_forward_hook(lambda module, args, output: output)": "forward hooks for all",
     "Subject.score = lambda self, batch: {}": "Subject.score replaced",
     "Task.loss = lambda self, outputs, batch: outputs.sum() * 0": "Task.loss replaced",
+    "nn.utils.clip_grad_norm_ = lambda parameters, most: torch.zeros(())": "torch.nn.utils.clip_grad_norm_ replaced",
+    "for name in ('adam', 'adamw'): setattr(sys.modules[f'torch.optim.{name}'], name, print)": "torch.optim.adam.adam",
+    "torch.optim.AdamW.step = torch.optim.Adam.step = lambda self: None": "Adam.step replaced",
+    "harness.training._set_learning_rate = lambda *given: None": "harness.training._set_learning_rate replaced",
+    "harness.training.seeded = harness.subject.seeded = lambda *given: torch.Generator()": "harness.subject.seeded",
 }
 
 CHANGES = {
@@ -299,6 +306,15 @@ def test_a_model_that_leaves_something_changed_fails_alone(
         assert said in record.error.message
     honest = {record.stage: numbers(record) for record in results.records[3:5]}
     assert honest == {stage: clean[0, stage] for stage in ("initial", "trained")}
+
+
+@pytest.mark.slow
+def test_what_torch_does_to_itself_is_no_plugins_doing() -> None:
+    """Its compiler, for example, replaces functions when it is first used."""
+    before, model = Traces(), torch.nn.Linear(2, 2)
+    torch.compile(model, backend="eager")(torch.zeros(1, 2)).sum().backward()
+    torch.optim.AdamW(model.parameters()).step()
+    assert before.removed() == ""
 
 
 TASK_SOURCE = """
