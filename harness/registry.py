@@ -6,9 +6,9 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib import metadata, util
 from pathlib import Path
 from types import ModuleType
@@ -110,14 +110,17 @@ class Registry:
         }
 
     def notify(self, hook: str, tell: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
-        """Tell every plugin that listens; one that raises is warned about (or `tell` hears of it) and ignored. Gives
-        what they returned or yielded."""
+        """Tell every plugin that listens; of one that raises, or leaves something changed, `tell` hears, or there is a
+        warning, and the others go on. Gives what they returned or yielded."""
         answers: list[Any] = []
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
-                given = implementation.function(*(what[name] for name in implementation.argnames))
-                answers += [given] if isinstance(given, str) else given or ()
-            except (Exception, SystemExit) as error:
+                with _aside():
+                    given = implementation.function(*(what[name] for name in implementation.argnames))
+                    answers += [given] if isinstance(given, str) else given or ()
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 message = f"{implementation.plugin_name}: {hook} raised {describe(error)}"
                 tell(message) if tell else warnings.warn(visible(message), stacklevel=2)
         return answers
@@ -164,7 +167,7 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
         if (origin, point.value) in seen:  # one distribution can be found twice on sys.path
             continue
         seen.add((origin, point.value))
-        watch = nullcontext if point.module in sys.modules else _watch
+        watch = partial(_aside, alone=True, known=point.module in sys.modules)
         try:
             with watch():
                 module = point.load()
@@ -178,14 +181,20 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
 
 
 @contextmanager
-def _watch() -> Iterator[None]:
-    """Around a plugin's code while a registry is built."""
-    if "torch" not in sys.modules:  # nothing is measured here
-        yield
-        return
-    from harness.traces import no_threads, undone
+def _aside(*, alone: bool = False, known: bool = False) -> Iterator[None]:
+    """Around a plugin's code that is no part of a measurement. What it prints goes to standard error, since standard
+    output is for results; and where torch is, what it leaves changed is put back, and is an error.
 
-    with undone(), no_threads():
+    Args:
+        alone: whether it may start no thread.
+        known: whether it was watched before, and does nothing new.
+    """
+    with redirect_stdout(sys.stderr), ExitStack() as stack:
+        if "torch" in sys.modules and not known:
+            from harness.traces import no_threads, undone
+
+            stack.enter_context(undone())
+            stack.enter_context(no_threads() if alone else nullcontext())
         yield
 
 
@@ -248,7 +257,9 @@ def _collect(registry: Registry, kind: str, hook: Callable[..., Any], origin: Or
     try:
         with watch():
             specs = list(hook() or ())
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         registry.broken.append(Broken(origin, f"its hook {SPEC_HOOKS[kind]} raised {describe(error)}"))
         return
     for spec in specs:

@@ -106,7 +106,7 @@ class _Run:
             return
         try:
             registry = default_registry()
-            registry.notify("harness_trial_started", trial=planned.trial)
+            registry.notify("harness_trial_started", trial=planned.trial.model_copy(deep=True))
             self.plugins = TrialPlugins(registry, planned.trial)
             self._build()
             if reason := unfair(self._subject("initial")):

@@ -191,15 +191,54 @@ def test_a_spec_of_wrong_types_is_explained(registry_of: Any, field: str, value:
     json.dumps(registry.as_dict())
 
 
-def test_a_hook_that_exits_is_only_broken(registry_of: Any) -> None:
-    """Whether it offers something or listens."""
-    source = (
-        offer() + "    raise SystemExit(3)\n\n@hookimpl\ndef harness_trial_started(trial):\n    raise SystemExit(4)\n"
-    )
-    registry = registry_of(bad=source)
-    assert "harness_models raised SystemExit: 3" in reasons(registry)
-    with pytest.warns(UserWarning, match="harness_trial_started raised SystemExit: 4"):
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        ("raise SystemExit(3)", "raised SystemExit: 3"),
+        ("raise GeneratorExit", "raised GeneratorExit"),
+        ("raise type('Odd', (BaseException,), {})('x')", "raised Odd: x"),
+    ],
+)
+def test_whatever_a_hook_raises_it_is_only_broken(registry_of: Any, deed: str, said: str) -> None:
+    """Whether it offers something or listens; only Ctrl-C ends what is going on."""
+    registry = registry_of(bad=f"{offer()}    {deed}\n\n@hookimpl\ndef harness_trial_started(trial):\n    {deed}\n")
+    assert f"harness_models {said}" in reasons(registry)
+    with pytest.warns(UserWarning, match=f"harness_trial_started {said}"):
         registry.notify("harness_trial_started", trial=None)
+
+
+LISTENS = """
+import torch
+from harness import hookimpl
+
+@hookimpl
+def harness_unknown(kind, name):
+    {deed}
+    yield "an answer"
+"""
+
+
+def test_a_hook_that_leaves_something_changed_is_warned_about(registry_of: Any) -> None:
+    """By name, once it is put back; its answer counts, and the next ones are asked."""
+    deed = "torch.set_default_dtype(torch.float64); torch.nn.functional.gelu = torch.nn.functional.relu"
+    registry = registry_of(one=LISTENS.format(deed=deed), two=LISTENS.format(deed="assert torch.ones(1).itemsize == 4"))
+    before = Traces()
+    with pytest.warns(UserWarning, match="one:one: harness_unknown raised .*default dtype.*torch.nn.functional.gelu"):
+        answers = registry.notify("harness_unknown", kind="model", name="x")
+    assert answers == ["an answer", "an answer"]
+    assert before.removed() == ""
+
+
+def test_what_modules_of_hooks_print_goes_to_standard_error(
+    registry_of: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output is for results."""
+    source = "print('imported')\n" + offer() + "    print('offered')\n"
+    registry = registry_of(one=source, two=LISTENS.format(deed="print('asked')"))
+    registry.notify("harness_unknown", kind="model", name="x")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.split() == ["imported", "offered", "asked"]
 
 
 def test_asking_for_a_broken_plugin_says_why(registry_of: Any) -> None:

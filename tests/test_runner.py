@@ -479,6 +479,28 @@ def test_a_listener_that_fails_is_only_warned_about(tmp_path: Path) -> None:
     assert statuses(results) == ["ok"]
 
 
+def test_a_listener_that_leaves_something_changed_is_only_warned_about(tmp_path: Path) -> None:
+    """Neither settings nor the trial that it is shown reach a measurement."""
+    from harness.registry import default_registry
+
+    class Careless:
+        @harness.hookimpl
+        def harness_trial_started(self, trial: Any) -> None:
+            torch.set_default_dtype(torch.float64)
+            torch.nn.functional.cross_entropy = None
+            trial.model.arguments["hidden"] = trial.__dict__["seed"] = 7
+
+    (alone,) = run(["lstm:hidden=8"], tmp_path / "alone")
+    manager, plugin = default_registry().manager, Careless()
+    manager.register(plugin)
+    try:
+        with pytest.warns(UserWarning, match="default dtype"):
+            (record,) = run(["lstm:hidden=8"], tmp_path / "run")
+    finally:
+        manager.unregister(plugin)
+    assert (record.id, record.error, record.measurements) == (alone.id, None, alone.measurements)
+
+
 def test_a_damaged_checkpoint_is_trained_again(tmp_path: Path) -> None:
     """Half a file of parameters is no model; the numbers come out as before."""
     first = run(["gpt:layers=1"], tmp_path)
