@@ -7,7 +7,9 @@ division by zero, and environment variables that had a value. New environment va
 they are imported, and nobody else reads them.
 """
 
+import faulthandler
 import importlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -147,7 +149,7 @@ def _of_python() -> Iterator[Setting]:
     yield Setting("which standard files are open", _open_files, _put_open_files)
     yield Setting("the rights of new files", _umask, os.umask)
     if hasattr(signal, "setitimer"):  # Windows has none
-        yield Setting("an alarm", _alarm, _put_alarm)
+        yield Setting("alarms", _alarms, _put_alarms)
     yield Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit)
     yield Setting("warnings that are errors", _strict_warnings, _put_strict_warnings)
     numpy: Any = importlib.import_module("numpy")
@@ -176,6 +178,8 @@ class Settings:
 
     def put_back(self) -> list[tuple[Setting, Any, Any]]:
         """Every setting gets its old value again. Gives what `changes` found before that."""
+        if multiprocessing.parent_process():  # or it may be the user's; nobody can ask whether there is one
+            faulthandler.cancel_dump_traceback_later()
         now = Settings.now()
         if now == self:
             return []
@@ -362,14 +366,16 @@ def _umask() -> int:
     return mask
 
 
-def _alarm() -> bool:
-    return signal.getitimer(signal.ITIMER_REAL)[0] > 0
+def _alarms() -> list[bool]:
+    """Whether one is set, of each kind: by the clock, and by processor time without and with the system's."""
+    return [signal.getitimer(each)[0] > 0 for each in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)]
 
 
-def _put_alarm(before: bool) -> None:
+def _put_alarms(before: list[bool]) -> None:
     """One that was set meanwhile would end the process while another plugin is at work."""
-    if not before:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    for each, was_set in zip((signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF), before, strict=True):
+        if not was_set:
+            signal.setitimer(each, 0)
 
 
 def _strict_warnings() -> list[Any]:

@@ -1,5 +1,6 @@
 """Within one trial: what one plugin does reaches no other one, and whoever does it is named."""
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -306,6 +307,22 @@ def test_a_model_that_leaves_something_changed_fails_alone(
         assert said in record.error.message
     honest = {record.stage: numbers(record) for record in results.records[3:5]}
     assert honest == {stage: clean[0, stage] for stage in ("initial", "trained")}
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such alarms")
+def test_what_would_end_the_process_later_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alarms of all kinds; and in a trial's own process what faulthandler may be about to do, which nobody can see."""
+    kinds = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    before, cancelled = Settings.now(), []
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: cancelled.append(True))
+    for kind in kinds:
+        signal.setitimer(kind, 1000)
+    before.put_back()
+    assert [signal.getitimer(kind)[0] for kind in kinds] == [0, 0, 0]
+    assert cancelled == []
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: "the server")
+    before.put_back()
+    assert cancelled == [True]
 
 
 @pytest.mark.slow
