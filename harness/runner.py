@@ -196,7 +196,7 @@ class _Run:
             device=torch.device(trial.device),
             examples=examples,
             shared=shared or Shared(self.batches),
-            trial=trial,
+            trial=trial.model_copy(deep=True),  # which is the probe's own
             budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
 

@@ -203,6 +203,8 @@ HARMLESS = [
     "signal.signal(signal.SIGINT, signal.SIG_IGN)",
     "model(subject.batch(conditions[0]).tokens).sum().backward()",
     "subject.task = subject.model = None",
+    "subject.trial.task.arguments['train_max'] = subject.trial.__dict__['seed'] = 7",
+    "subject.trial.model.__dict__['label'] = subject.trial.__dict__['id'] = 'other'",
 ]
 """What is the probe's own, or is put back without a word."""
 
