@@ -266,7 +266,7 @@ def deciding_files() -> list[Path]:
     here = Path(__file__).parent
     names = (
         *("build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients", "inventory"),
-        *("isolation", "laws", "needs", "offers", "partial", "probing", "runner", "settings", "stacks"),
+        *("isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "settings", "stacks"),
         *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
