@@ -52,11 +52,14 @@ class Traces:
     """The process before a plugin's code runs, so that what the code leaves behind can be seen and removed.
 
     Looking costs some hundred microseconds.
+
+    Args:
+        layers: whether torch's layers count as well; a trial knows which of them its model has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layers: bool = False) -> None:
         self.settings = Settings.now()
-        self.names = {owner: vars(owner).copy() for owner in _owners()}
+        self.names = {owner: vars(owner).copy() for owner in (*_owners(), *(_layers() if layers else ()))}
         self.hooks = {name: dict(hooks) for name, hooks in _global_hooks().items()}
 
     @property
@@ -166,7 +169,7 @@ def undone() -> Iterator[None]:
     Raises:
         RuntimeError: says what it left, and how not to.
     """
-    traces = moment()
+    traces = Traces(layers=True)
     try:
         with one_process():
             yield
@@ -264,6 +267,10 @@ def _owners() -> Iterator[Any]:
         name, _, attribute = place.partition(":")
         if name in sys.modules:
             yield getattr(sys.modules[name], attribute)
+
+
+def _layers() -> Iterator[type]:
+    return (each for each in vars(_module("torch.nn")).values() if isinstance(each, type))
 
 
 @cache

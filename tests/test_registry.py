@@ -100,6 +100,7 @@ def test_a_hook_that_raises_is_broken(registry_of: Any) -> None:
 LEFT = {
     "torch.set_default_dtype(torch.float64)": "default dtype",
     "torch.nn.functional.gelu = torch.nn.functional.relu": "torch.nn.functional.gelu replaced",
+    "torch.nn.Linear.forward = lambda self, x: x": "Linear.forward replaced",
     "threading.Thread(target=time.sleep, args=(9,), name='draws', daemon=True).start()": "a thread (draws)",
 }
 """What a module of hooks may do, and how it is called."""
@@ -111,7 +112,7 @@ def test_a_hook_module_that_leaves_something_changed_is_broken(registry_of: Any,
     """In every process that measures, and nothing of it stays; the others are as they were."""
     imports = "import threading, time\nimport torch\n"
     hook = offer().replace("    yield", f"    {deed}\n    yield")
-    before, threads = Traces(), threading.active_count()
+    before, threads = Traces(layers=True), threading.active_count()
     registry = registry_of(one=f"{imports}{deed}\n{offer()}" if where == "import" else imports + hook, two=offer("two"))
     assert before.removed() == ""
     assert threading.active_count() == threads

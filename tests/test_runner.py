@@ -487,7 +487,7 @@ def test_a_listener_that_leaves_something_changed_is_only_warned_about(tmp_path:
         @harness.hookimpl
         def harness_trial_started(self, trial: Any) -> None:
             torch.set_default_dtype(torch.float64)
-            torch.nn.functional.cross_entropy = None
+            torch.nn.LSTM.forward = lambda self, x: x  # type: ignore[assignment]
             trial.model.arguments["hidden"] = trial.__dict__["seed"] = 7
 
         @harness.hookimpl
