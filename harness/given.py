@@ -105,8 +105,9 @@ class _Parts:
                 f"{user.__qualname__!r} uses {name!r}, whose content can be no part of an id, so that a change of it "
                 f"would go unnoticed ({describe(error)}); make it in {user.__qualname__!r}, or from an argument of it"
             ) from error
-        if not isinstance(value, Code | ModuleType | BuiltinFunctionType):
-            self.found[name] = content
+        code = isinstance(value, Code | ModuleType | BuiltinFunctionType)
+        if not code or (not isinstance(value, ModuleType) and value.__name__ != name):
+            self.found[f"{name}: content"] = content
 
     def _refer(self, code: Code | ModuleType, name: str, user: Code) -> None:
         """A class or function of the same module counts as the user does; one from a module of their own with it."""
@@ -139,7 +140,8 @@ def _taken(code: Code, text: str) -> dict[str, Any]:
     for each in functions:
         for name, cell in zip(each.__code__.co_freevars, each.__closure__ or (), strict=True):
             with suppress(ValueError):  # it is empty until later
-                taken[name] = cell.cell_contents
+                if cell.cell_contents is not code:  # as for `super`
+                    taken[name] = cell.cell_contents
     made = "<locals>" in code.__qualname__
     if made:
         taken |= {f"{each.__name__}()": (each.__defaults__, each.__kwdefaults__) for each in functions}

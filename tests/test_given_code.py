@@ -162,6 +162,8 @@ def make(width, base=nn.Module):
         ("SimpleNamespace(width=3)", "SimpleNamespace(width=4)"),
         ("nn.ParameterList([torch.ones(1)])", "nn.ParameterList([torch.zeros(1)])"),
         ("make(3)", "make(4)"),
+        ("nn.functional.relu", "nn.functional.gelu"),
+        ("torch.exp", "torch.tanh"),
     ],
 )
 def test_whatever_a_model_uses_counts(cell: Cell, one: str, other: str) -> None:
@@ -201,9 +203,11 @@ def test_a_module_of_ones_own_counts(
     monkeypatch.syspath_prepend(str(tmp_path))
     ids = set()
     for name, width in (("own_one", 3), ("own_two", 4)):
-        plugin_file(f"def width(): return {width}", f"{name}.py")
-        ids.add(trial_id(cell(LAYER, f"import {name} as own", NET.replace("WIDTH", "own.width()"))["Net"]))
-    assert len(ids) == 2
+        plugin_file(f"class Own:\n    def width(self): return {width}\ndef width(): return Own().width()", f"{name}.py")
+        for used in ("own.width()", "OWN.width()"):
+            cells = LAYER, f"import {name} as own\nOWN = own.Own()", NET.replace("WIDTH", used)
+            ids.add(trial_id(cell(*cells)["Net"]))
+    assert len(ids) == 4
 
 
 def test_what_other_processes_would_not_find_is_refused(cell: Cell, tmp_path: Path) -> None:
