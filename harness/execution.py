@@ -88,7 +88,7 @@ def execute(
         for record in found:
             records[record.id] = record
             read_claims(record)
-            default_registry().notify("harness_record_written", record=record.model_copy(deep=True))
+            default_registry().notify("harness_record_written", record=record)
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)

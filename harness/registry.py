@@ -116,7 +116,7 @@ class Registry:
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
                 with _aside():
-                    given = implementation.function(*(what[name] for name in implementation.argnames))
+                    given = implementation.function(*(_copy(what[name]) for name in implementation.argnames))
                     answers += [given] if isinstance(given, str) else given or ()
             except KeyboardInterrupt:
                 raise
@@ -178,6 +178,11 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
             continue
         _register(registry, module, origin, watch)
     return registry
+
+
+def _copy(told: Any) -> Any:
+    """Of a trial or a record one that a plugin may do with as it likes; all records of a run would be too many."""
+    return told.model_copy(deep=True) if hasattr(told, "model_copy") else told
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class _Run:
             return
         try:
             registry = default_registry()
-            registry.notify("harness_trial_started", trial=planned.trial.model_copy(deep=True))
+            registry.notify("harness_trial_started", trial=planned.trial)
             self.plugins = TrialPlugins(registry, planned.trial)
             self._build()
             if reason := unfair(self._subject("initial")):
@@ -196,7 +196,7 @@ class _Run:
             device=torch.device(trial.device),
             examples=examples,
             shared=shared or Shared(self.batches),
-            trial=trial.model_copy(deep=True),  # which is the probe's own
+            trial=trial,
             budget=budget_share(trained, self.recommended, self.task) if trained else 1.0,
         )
 
@@ -273,6 +273,7 @@ class _Run:
             self.model.eval()
             before = before or Fingerprint(self.model, self.task)
             subject = self._subject(stage, Shared(self.batches, scores, partial(self._untouched, before)))
+            subject.trial = cell.trial.model_copy(deep=True)  # the probe's own
             started, doing = time.perf_counter(), f"measuring {cell.trial.model.label!r} on {cell.trial.task.label!r}"
             outcome: dict[str, Any]
             try:
