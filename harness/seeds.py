@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harness.errors import DivergedError
 from harness.schema import PluginUse, Record
 from harness.vocabulary import SEEDS_ALIKE
 
@@ -83,14 +84,20 @@ def coverage(n: int) -> float:
     return 1 - 2 * 0.5**n if n > 0 else 0.0
 
 
+def came_to_a_result(record: Record) -> bool:
+    """Whether a record says something of its model: it was measured, or the loss diverged in training. A trial that
+    broke otherwise, because of an error in the code or a process that was ended, says nothing."""
+    return record.status == "ok" or (record.error is not None and record.error.type == DivergedError.__name__)
+
+
 def validated(records: Iterable[Record]) -> float:
     """How well models of several seeds did on validation data, by which one way of training is chosen among others: the
-    median validation loss at the end of training. A seed that failed, or whose loss is NaN, counts as infinite; NaN
-    where nothing was trained."""
-    records = [record for record in records if record.trained is not None or record.status == "failed"]
-    losses = [math.inf if r.trained is None else r.trained.validation_loss for r in records]
+    median validation loss at the end of training. A seed that diverged, or whose loss is NaN, counts as infinite, one
+    that broke does not count; NaN where nothing was trained."""
+    records = [record for record in records if record.trained is not None or came_to_a_result(record)]
     if not any(record.trained is not None for record in records):
         return math.nan
+    losses = [math.inf if r.trained is None else r.trained.validation_loss for r in records]
     return quantile(sorted(math.inf if math.isnan(loss) else loss for loss in losses), 0.5)
 
 

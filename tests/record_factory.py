@@ -45,6 +45,7 @@ def record(
     seed: int = 0,
     skipped: str | None = None,
     failed: str | None = None,
+    error: str = "RuntimeError",
     training: dict[str, Any] | None = None,
     parameters: int | None = 26_834,
     defaults: dict[str, Any] | None = None,
@@ -60,8 +61,9 @@ def record(
     warnings: Sequence[str] = (),
     notes: Sequence[str] = (),
 ) -> Record:
-    """A record of one seed; `defaults` are the model's, `minutes` says how late it was finished, `loss` is that of the
-    validation after so many `steps` (those asked for, if not said) or, of a model that is `fitted`, batches."""
+    """A record of one seed; `defaults` are the model's, `error` is the class of what `failed` tells, `minutes` says how
+    late it was finished, `loss` is that of the validation after so many `steps` (those asked for, if not said) or, of a
+    model that is `fitted`, batches."""
     outcome = "skipped" if skipped is not None else "failed" if failed is not None else "ok"
     return Record.model_validate(
         {
@@ -71,7 +73,7 @@ def record(
             ),
             "status": outcome,
             "reason": skipped,
-            "error": None if failed is None else Failure(type="RuntimeError", message=failed),
+            "error": None if failed is None else Failure(type=error, message=failed),
             "model": ModelUse(**use(model, defaults, distribution, digest), parameters=parameters),
             "task": PluginUse(**use(task)),
             "probe": PluginUse(**use(probe)),

@@ -149,13 +149,14 @@ def said(records: list[Record], **more: Any) -> Learnability:
 
 
 GOOD, BAD = (1.0, 0.1), (0.2, 2.0)
+DIVERGED: dict[str, Any] = {"failed": "the loss is NaN", "error": "DivergedError"}
 
 
 def test_rates_and_the_best_cell() -> None:
     """The best one has the lowest validation loss, whatever its score on test data is; NaN and failures count."""
     lucky = cell(1e-3, [(0.99, 0.5), (0.99, 0.4), (0.99, 0.6)])
     chosen = cell(1e-2, [(0.95, 0.1), (0.5, 0.2), (float("nan"), 0.3)])
-    broken = [record(failed="loss is NaN", training={"lr": 1e-4}, seed=seed) for seed in range(3)]
+    broken = [record(**DIVERGED, training={"lr": 1e-4}, seed=seed) for seed in range(3)]
     found = said(lucky + chosen + broken)
     rates = {each.values["lr"]: (each.successes, each.seeds) for each in found.cells}
     assert rates == {1e-4: (0, 3), 1e-3: (3, 3), 1e-2: (1, 3)}
@@ -167,10 +168,27 @@ def test_rates_and_the_best_cell() -> None:
 
 def test_a_diverged_seed_counts_as_an_infinite_loss() -> None:
     """So that a cell where most seeds fail is not chosen for the one that did not."""
-    mostly = [record(failed="diverged", training={"lr": 1e-2}, seed=seed) for seed in (1, 2)]
+    mostly = [record(**DIVERGED, training={"lr": 1e-2}, seed=seed) for seed in (1, 2)]
     found = said(cell(1e-3, [GOOD] * 3) + cell(1e-2, [(1.0, 0.001)]) + mostly)
     assert found.best is not None
     assert found.best.values == {"lr": 1e-3}
+
+
+def test_a_trial_that_broke_is_no_result() -> None:
+    """An error in the code or a process that was ended is told apart from an architecture that does not learn."""
+
+    def broken(lr: float, *seeds: int, error: str = "TypeError") -> list[Record]:
+        return [record(failed="no such argument", error=error, training={"lr": lr}, seed=seed) for seed in seeds]
+
+    none = said(broken(1e-3, 0, 1, 2) + broken(1e-2, 0, 1, 2, error="ProcessDied"))
+    assert (verdict(none), sentence(none), none.best) == (("no result, all trials failed",) * 2 + (None,))
+    some = said(cell(1e-3, [GOOD]) + broken(1e-3, 1, 2) + cell(1e-2, [BAD] * 3))
+    assert (some.cells[1].seeds, some.cells[1].broken, some.cells[1].works) == (1, 2, True)
+    assert some.best is some.cells[1]
+    assert "2 of 6 trials broke" in sentence(some)
+    assert "1 cell not run" in sentence(some)
+    diverged = said(broken(1e-3, 0, 1, 2, error="DivergedError") + broken(1e-2, 0, 1, 2, error="DivergedError"))
+    assert verdict(diverged) == "fails everywhere it was tried"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from harness.charts.layout import Size
 from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
 from harness.report.conditions import written
+from harness.report.grid_table import BROKE
 from harness.report.learnability import SCORE, Cell, Learnability
 from harness.report.numbers import count
 from harness.schema import Record, Scalar
@@ -80,7 +81,7 @@ def _cells(each: Learnability, axis: str) -> list[dict[str, Any]]:
         {
             "model": _label(each, cell, axis),
             "way": written(cell.values[axis]),
-            "rate": f"{cell.successes}/{cell.seeds}" if cell.seeds else "",
+            "rate": f"{cell.successes}/{cell.seeds}" if cell.seeds else BROKE if cell.broken else "",
             "seeds": cell.seeds,
             "best": cell is each.best,
         }

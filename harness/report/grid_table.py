@@ -14,6 +14,9 @@ from harness.suites import format_arguments
 
 EVERYWHERE = "fails everywhere it was tried"
 DEFAULT = "fails at the default"
+NO_RESULT = "no result, all trials failed"
+NOT_MEASURED = "not measured"
+BROKE = "broke"
 
 
 def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
@@ -68,10 +71,10 @@ def _label(each: Learnability, others: dict[str, Any]) -> str:
 
 
 def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
-    """`2/3` over the median score; a dash where nothing came to a result."""
+    """`2/3` over the median score; `broke` where no trial came to a result, a dash where none was run."""
     cell = next((cell for cell in row if written(cell.values[axis]) == text), None)
     if cell is None or not cell.seeds:
-        return "" if cell is None else "-"
+        return "" if cell is None else BROKE if cell.broken else "-"
     rate = f"{cell.successes}/{cell.seeds}" if cell.threshold else ""
     return "\n".join(filter(None, (rate, number(cell.score) if scores and cell.scores else "")))
 
@@ -79,7 +82,8 @@ def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
 def _works(axis: str, row: Sequence[Cell]) -> str:
     """`0.0003 .. 0.003, a factor of 10`."""
     words = (written(cell.values[axis]) for cell in row if cell.works and not is_number(cell.values[axis]))
-    return "; ".join([*map(_window, windows(axis, row)), *words]) or "nowhere"
+    nowhere = "nowhere" if any(cell.seeds for cell in row) else ""
+    return "; ".join([*map(_window, windows(axis, row)), *words]) or nowhere
 
 
 def _window(window: Window) -> str:
@@ -115,7 +119,7 @@ def _best(found: Sequence[Learnability], title: str) -> Table:
 def verdict(each: Learnability) -> str:
     """Where a model learns a task, in a few words."""
     if not each.tried:
-        return "not measured"
+        return NO_RESULT if any(cell.broken for cell in each.cells) else NOT_MEASURED
     if each.threshold is None and any(cell.scores for cell in each.tried):
         return "no threshold"
     default = next((cell for cell in each.tried if cell.default), None)
@@ -143,7 +147,7 @@ def _seeds(each: Learnability) -> int:
 def sentence(each: Learnability) -> str:
     """What the grid says of a model on a task."""
     words = verdict(each)
-    if words == "not measured":
+    if words in (NO_RESULT, NOT_MEASURED):
         return words
     if words == "no threshold":
         return "its metric states no scale from chance to the best, so that no score is a success; say --success SCORE"
@@ -175,7 +179,10 @@ def _more(each: Learnability) -> Iterator[str]:
     best = each.best
     if best is not None and not best.works and (works := [cell for cell in each.tried if cell.works]):
         yield "what is best on validation data is not where every seed succeeds"
-    if missing := len(each.cells) - len(each.tried):
+    if broken := sum(cell.broken for cell in each.cells):
+        trials = broken + sum(cell.seeds for cell in each.cells)
+        yield f"{broken} of {count(trials, 'trial')} broke, which says nothing of the model"
+    if missing := sum(not (cell.seeds or cell.broken) for cell in each.cells):
         yield f"{count(missing, 'cell')} not run"
 
 
@@ -200,8 +207,9 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
     said = "; ".join(thresholds) if several else next((text.partition(": ")[2] for text in thresholds), "")
     if said:
         yield (
-            f"A seed succeeds where its worst score within the trained range is {said}; one that failed did not. A "
-            "model works where every seed succeeds. Where there is room, the median score stands under the rate."
+            f"A seed succeeds where its worst score within the trained range is {said}; one whose loss diverged did "
+            "not, and a trial that broke otherwise is no seed. A model works where every seed succeeds. Where there is "
+            "room, the median score stands under the rate."
         )
     yield (
         "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen."

@@ -18,7 +18,7 @@ from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import identity, validated
+from harness.seeds import came_to_a_result, identity, validated
 from harness.statistics import BRIEF, SOLVED
 from harness.suites import Suite
 from harness.varying import without
@@ -63,8 +63,13 @@ class Cell:
 
     @property
     def seeds(self) -> int:
-        """How many came to a result; one that failed, because its loss diverged for example, did."""
-        return sum(record.status != "skipped" for record in self.records)
+        """How many came to a result; one whose loss diverged did."""
+        return sum(map(came_to_a_result, self.records))
+
+    @property
+    def broken(self) -> int:
+        """How many trials failed otherwise, which says nothing of the model."""
+        return sum(record.status == "failed" for record in self.records if not came_to_a_result(record))
 
     @property
     def successes(self) -> int:
@@ -208,7 +213,7 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
         threshold = _threshold(own, suite)
         default = _default(bases[key], own[0].task, suite)
         ways = _cells(own, names, grid, default, threshold)
-        if names and len(ways) > 1 and any(cell.scores or (grid and cell.seeds) for cell in ways):
+        if names and len(ways) > 1 and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
             beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
             result.append(Learnability(*labels, ways, threshold, default, beside))
@@ -235,6 +240,7 @@ def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
         | dict(cell.values)
         | {
             "seeds": cell.seeds,
+            "broken": cell.broken,
             "successes": cell.successes,
             "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
             "score": cell.score if cell.scores else None,
