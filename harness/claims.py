@@ -2,14 +2,16 @@
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from harness.matching import asked_for, means, trained_so
-from harness.schema import Cell, Record
+from harness.grids import cells
+from harness.matching import asked_for, means, trained_so, varied_so
+from harness.schema import AMOUNT, Cell, Record, Training
 from harness.seeds import (
     FEW_SEEDS,
+    came_to_a_result,
     current,
     identity,
     measured_once,
@@ -21,7 +23,7 @@ from harness.seeds import (
 )
 from harness.selection import MissingError, Reading, UnreadableError, difference, read, select_number
 from harness.statistics import MARGIN
-from harness.suites import Claim, Selection
+from harness.suites import Claim, Selection, format_arguments
 from harness.vocabulary import SEEDS_ALIKE
 
 Ruling = Literal["holds", "does not hold", "undecided", "invalid claim", "not judged"]
@@ -48,7 +50,9 @@ class Verdict:
     """The standard error of a number that was measured once, without seeds, under its key in `numbers`."""
 
 
-def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) -> Verdict:
+def judge(
+    claim: Claim, records: Iterable[Record], seeds: Iterable[int] = (), grid: Mapping[str, list[Any]] | None = None
+) -> Verdict:
     """Decide a claim.
 
     A seed supports or contradicts the claim, or decides nothing (NaN, or closer to the reference than the
@@ -68,14 +72,16 @@ def judge(claim: Claim, records: Iterable[Record], seeds: Iterable[int] = ()) ->
         claim: the claim.
         records: any records; superseded ones are ignored.
         seeds: the seeds that were asked for, if known: those without a record count as missing.
+        grid: what the suite varies, if known: nothing is said of its best cell while one of them has no result.
     """
     records, _ = current(records)
+    seeds = list(seeds)
     own = _Side.of(claim, records)
     other = claim.other()
     reference = None if other is None else _Side.of(other, records)
     sides = [side for side in (own, reference) if side is not None]
     for side in sides:
-        if trouble := _ambiguous(side.records):
+        if trouble := _open(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
             return Verdict(claim, "undecided", {}, trouble)
 
     numbers: Pairs = {}
@@ -314,6 +320,30 @@ def _chosen(records: list[Record]) -> list[Record]:
         ways.setdefault(way, []).append(record)
     known = [found for found in ways.values() if not math.isnan(validated(found))]
     return min(known, key=validated, default=records)
+
+
+def _open(
+    selection: Selection, records: Iterable[Record], seeds: Collection[int], grid: Mapping[str, list[Any]]
+) -> str:
+    """Which cells of a grid might be better than the best one that is known, since there is no result; "" for none."""
+    found = _select(selection, records)
+    if not selection.best or not any(record.trained for record in found):
+        return ""
+    settings = AMOUNT if any(r.trained and r.trained.fitted for r in found) else (*Training.model_fields,)
+    names = [name for name in settings if name not in selection.training]
+    if selection.model is None or all(record.model.alias == selection.model.name for record in found):
+        names += {name for record in found for name in record.model.arguments if name not in Training.model_fields}
+    planned = cells({name: values for name, values in grid.items() if name in names})
+    parts = []
+    for cell in planned if len(planned) > 1 else []:
+        own = {record.seed: record for record in found if varied_so(cell, record.model, record.training)}
+        missing = [seed for seed in seeds if seed not in own]
+        broken = [seed for seed, r in own.items() if r.status == "failed" and not came_to_a_result(r)]
+        if missing or not own:
+            parts.append(f"{format_arguments(cell)} has no record{f' of {name_seeds(missing)}' if own else ''}")
+        if broken:
+            parts.append(f"{format_arguments(cell)} broke at {name_seeds(broken)}")
+    return f"which cell is best is not known: {'; '.join(parts)}" if parts else ""
 
 
 def _ambiguous(records: list[Record]) -> str:

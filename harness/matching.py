@@ -5,7 +5,7 @@ plugins need not be installed: so everything is told from the texts.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -49,6 +49,12 @@ def asked_for(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
 def trained_so(selection: Selection, training: Training) -> bool:
     """Whether a selection speaks of a model that was trained like this."""
     return all(_same(value, getattr(training, name)) for name, value in selection.training.items())
+
+
+def varied_so(cell: Mapping[str, Any], model: PluginUse, training: Training) -> bool:
+    """Whether a model was made and trained as a cell of a grid says."""
+    known = model.arguments | dict(training)
+    return all(name in known and _same(value, known[name]) for name, value in cell.items())
 
 
 def matches(request: Request | None, use: PluginUse) -> bool:

@@ -19,6 +19,7 @@ from harness.report import render
 from harness.report.elements import Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Learnability, Window, learnability, windows
+from harness.report.verdicts import judged
 from harness.requests import build_suite, check_varied, read_grid
 from harness.schema import Record, Scalar
 from harness.suite_files import load_suite
@@ -249,6 +250,9 @@ def test_the_threshold_is_that_of_the_metric_unless_somebody_says() -> None:
     assert [each.successes for each in said(losses + others, success=0.15).tried] == [1, 0]
     no_chance = said(cell(1e-3, [(0.2, 1.0), (0.1, 1.0), (0.1, 1.0)], levels={"best": 0.0}), success=0.15)
     assert [each.successes for each in no_chance.tried] == [2]
+    alone = [Scalar(name="worst_inside", unit="", value=1.0, levels={"chance": 2.0, "best": 0.0}, headline=True)]
+    lone = said([record(*alone, training={"lr": 1e-3}), record(*alone, training={"lr": 1e-2})], success=1.5)
+    assert [each.successes for each in lone.tried] == [1, 1]
     unknown = said(cell(1e-3, [(0.9, 1.0), (0.89, 1.0)], levels={}))
     assert unknown.threshold is not None
     assert (unknown.threshold.value, unknown.cells[1].successes) == (0.9, 1)
@@ -266,6 +270,35 @@ def test_a_claim_speaks_of_the_cell_that_is_best_on_validation_data() -> None:
     assert len(make_plan(claimed, default_registry()).trials) == 6
     with pytest.raises(RequestError, match="may mean"):
         make_plan(Suite.model_validate({**crossed, "claims": [{**alias, "model": "small"}]}), default_registry())
+
+
+def test_a_claim_about_the_best_cell_waits_for_all_of_the_grid() -> None:
+    """One without a record, or whose trials broke, might be better; a loss that diverged is none."""
+    asked = suite(grid={"lr": [1e-3, 1e-2]}, seeds=3)
+    guesses = claim(metric="worst_inside", value=0.9, best=True, comparison="<")
+    low, high = cell(1e-3, [BAD] * 3), cell(1e-2, [GOOD] * 3)
+    broke = [record(failed="no memory", training={"lr": 1e-2}, seed=seed) for seed in (1, 2)]
+    verdicts = {
+        name: judged(guesses, records, asked)
+        for name, records in {
+            "interrupted": low,
+            "a seed": [*low, *high[:2]],
+            "broken": [*low, *high[:1], *broke],
+            "diverged": [*low, *(record(**DIVERGED, training={"lr": 1e-2}, seed=seed) for seed in range(3))],
+            "whole": low + high,
+        }.items()
+    }
+    assert {name: each.verdict for name, each in verdicts.items()} == {
+        "interrupted": "undecided",
+        "a seed": "undecided",
+        "broken": "undecided",
+        "diverged": "holds",
+        "whole": "does not hold",
+    }
+    assert "lr=0.01 has no record" in verdicts["interrupted"].explanation
+    assert "lr=0.01 has no record of seed 2" in verdicts["a seed"].explanation
+    assert "lr=0.01 broke at seeds 1, 2" in verdicts["broken"].explanation
+    assert judged(guesses.model_copy(update={"training": {"lr": 1e-3}}), low, asked).verdict == "holds"
 
 
 def test_models_that_differ_in_the_grid_alone_are_one() -> None:

@@ -39,7 +39,7 @@ def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) 
 def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Verdict:
     """The verdict on a claim of a suite, whatever its records are."""
     try:
-        return judge(claim, records, range(suite.seeds_for(claim)))
+        return judge(claim, records, range(suite.seeds_for(claim)), suite.grid)
     except Exception as error:  # a report shows what it can
         return Verdict(claim, "not judged", {}, f"could not be judged: {describe(error)}")
 
