@@ -15,6 +15,7 @@ pytest.importorskip("vl_convert", reason="charts need the extra `page`")
 from harness.charts import CHARTS, Size, View, available, draw
 from harness.charts.drawing import Drawings
 from harness.charts.files import fitted, specification, svg
+from harness.charts.grid import _cells
 from harness.charts.heads import cut_heads
 from harness.charts.lines import powers, spread_out
 from harness.charts.style import PALETTE, looks
@@ -201,6 +202,10 @@ def test_the_grid_shows_ways_of_training() -> None:
     assert squares == {(way, s) for way in ("0.001", "0.01") for s in range(3)}
     assert {(row["way"], row["rate"]) for row in rows if "rate" in row} == {("0.001", "0/3"), ("0.01", "3/3")}
     assert {row["way"] for row in rows if row.get("best")} == {"0.001"}
+    unknown = [Scalar(name="worst_inside", unit="nats", value=1.0)]
+    either = [record(*unknown, training={"lr": lr}, loss=lr) for lr in (1e-3, 1e-2)]
+    (grid,) = View(either).learnt
+    assert [row["rate"] for row in _cells(grid, "lr")] == ["", ""]
 
 
 def test_what_a_run_lacks_is_named_with_the_way_to_get_it() -> None:

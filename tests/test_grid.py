@@ -18,7 +18,7 @@ from harness.registry import default_registry
 from harness.report import render
 from harness.report.elements import Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
-from harness.report.learnability import Learnability, Window, learnability, windows
+from harness.report.learnability import Learnability, Window, cell_rows, learnability, windows
 from harness.report.verdicts import judged
 from harness.requests import build_suite, check_varied, read_grid
 from harness.schema import Record, Scalar
@@ -212,6 +212,30 @@ def test_what_is_said_of_a_model(cells: dict[float, Seeds], words: str) -> None:
         assert "tried: lr 0.0" in sentence(found)
     if words == "works":
         assert "the default, lr=0.001, was not tried; 1 cell not run" in sentence(found)
+
+
+def test_without_a_condition_in_the_trained_range_nothing_is_said_of_success() -> None:
+    """However good the scores beyond it are; whoever gives a threshold gives one for scores within."""
+    beyond = Scalar(name="worst_beyond", unit="share", value=1.0, levels={"chance": 0.5, "best": 1.0}, headline=True)
+    records = [record(beyond, training={"lr": lr}, seed=s, loss=0.1) for lr in (1e-3, 1e-2) for s in range(3)]
+    for found in (said(records), said(records, success=0.8)):
+        assert verdict(found) == sentence(found) == "not measured within the trained range"
+        assert {each.rate for each in found.cells} == {""}
+    assert {row["success_rate"] for row in cell_rows([found])} == {None}
+
+
+def test_without_a_threshold_there_is_no_rate() -> None:
+    """And nothing is said of where it works."""
+    records = [
+        record(Scalar(name="worst_inside", unit="nats", value=1.0), training={"lr": lr}, seed=s, loss=0.1)
+        for lr in (1e-3, 1e-2)
+        for s in range(3)
+    ]
+    found = said(records)
+    assert [each.rate for each in found.tried] == ["", ""]
+    (rates, best) = (block for block in grid_blocks([found]) if isinstance(block, Table))
+    assert "nowhere" not in rates.columns[-1].cells
+    assert "0/3" not in best.columns[3].cells
 
 
 def test_windows_are_neighbours_that_work() -> None:

@@ -81,7 +81,7 @@ def _cells(each: Learnability, axis: str) -> list[dict[str, Any]]:
         {
             "model": _label(each, cell, axis),
             "way": written(cell.values[axis]),
-            "rate": f"{cell.successes}/{cell.seeds}" if cell.seeds else BROKE if cell.broken else "",
+            "rate": cell.rate if cell.seeds else BROKE if cell.broken else "",
             "seeds": cell.seeds,
             "best": cell is each.best,
         }

@@ -16,6 +16,7 @@ EVERYWHERE = "fails everywhere it was tried"
 DEFAULT = "fails at the default"
 NO_RESULT = "no result, all trials failed"
 NOT_MEASURED = "not measured"
+OUTSIDE = "not measured within the trained range"
 BROKE = "broke"
 
 
@@ -75,14 +76,13 @@ def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
     cell = next((cell for cell in row if written(cell.values[axis]) == text), None)
     if cell is None or not cell.seeds:
         return "" if cell is None else BROKE if cell.broken else "-"
-    rate = f"{cell.successes}/{cell.seeds}" if cell.threshold else ""
-    return "\n".join(filter(None, (rate, number(cell.score) if scores and cell.scores else "")))
+    return "\n".join(filter(None, (cell.rate, number(cell.score) if scores and cell.scores else "")))
 
 
 def _works(axis: str, row: Sequence[Cell]) -> str:
     """`0.0003 .. 0.003, a factor of 10`."""
     words = (written(cell.values[axis]) for cell in row if cell.works and not is_number(cell.values[axis]))
-    nowhere = "nowhere" if any(cell.seeds for cell in row) else ""
+    nowhere = "nowhere" if any(cell.rate for cell in row) else ""
     return "; ".join([*map(_window, windows(axis, row)), *words]) or nowhere
 
 
@@ -108,7 +108,7 @@ def _best(found: Sequence[Learnability], title: str) -> Table:
             Column("model", [each.called for each in found], "label"),
             Column("verdict", [verdict(each) for each in found], "text"),
             Column("best at", [format_arguments(dict(cell.values)) if cell else "none" for cell in best], "text"),
-            Column("seeds", [f"{cell.successes}/{cell.seeds}" if cell else "" for cell in best]),
+            Column("seeds", [cell.rate if cell else "" for cell in best]),
             Column("test score", scores),
             Column("validation loss", [number(cell.validation) if cell else "" for cell in best]),
         ],
@@ -120,6 +120,8 @@ def verdict(each: Learnability) -> str:
     """Where a model learns a task, in a few words."""
     if not each.tried:
         return NO_RESULT if any(cell.broken for cell in each.cells) else NOT_MEASURED
+    if each.outside:
+        return OUTSIDE
     if each.threshold is None and any(cell.scores for cell in each.tried):
         return "no threshold"
     default = next((cell for cell in each.tried if cell.default), None)
@@ -147,7 +149,7 @@ def _seeds(each: Learnability) -> int:
 def sentence(each: Learnability) -> str:
     """What the grid says of a model on a task."""
     words = verdict(each)
-    if words in (NO_RESULT, NOT_MEASURED):
+    if words in (NO_RESULT, NOT_MEASURED, OUTSIDE):
         return words
     if words == "no threshold":
         return "its metric states no scale from chance to the best, so that no score is a success; say --success SCORE"

@@ -77,6 +77,12 @@ class Cell:
         return sum(self.threshold.met(score) for score in self.scores) if self.threshold else 0
 
     @property
+    def rate(self) -> str:
+        """`2/3`: seeds that succeeded, of all; "" where nobody knows from which score on, unless all diverged."""
+        known = self.threshold is not None or all(record.status != "ok" for record in self.records)
+        return f"{self.successes}/{self.seeds}" if self.seeds and known else ""
+
+    @property
     def works(self) -> bool:
         """Whether every seed did."""
         return 0 < self.seeds == self.successes
@@ -131,6 +137,12 @@ class Learnability:
     def tried(self) -> list[Cell]:
         """The cells that came to a result."""
         return [cell for cell in self.cells if cell.seeds]
+
+    @property
+    def outside(self) -> bool:
+        """Whether only conditions beyond the trained range were measured."""
+        ok = any(record.status == "ok" for cell in self.tried for record in cell.records)
+        return ok and not any(cell.scores for cell in self.tried)
 
     @property
     def best(self) -> Cell | None:
@@ -334,6 +346,8 @@ def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | No
     scales = [m.levels for r in ok for m in r.measurements if isinstance(m, Curve | Scalar) and m.headline]
     levels = next((each for each in scales if {"chance", "best"} <= each.keys()), None)
     scores = [m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
+    if ok and not scores:
+        return None
     if suite is not None and suite.success is not None:
         best = next((each["best"] for each in scales if "best" in each), math.inf)
         others = [levels["chance"]] if levels else [scalar.value for scalar in scores]

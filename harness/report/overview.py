@@ -42,8 +42,7 @@ def overview_blocks(found: Sequence[Learnability]) -> list[Block]:
 def _cell(best: Cell | None) -> str:
     if best is None:
         return "-"
-    rate = f"{best.successes}/{best.seeds}" if best.threshold else ""
-    return "\n".join(filter(None, (rate, number(best.score))))
+    return "\n".join(filter(None, (best.rate, number(best.score))))
 
 
 def _special(each: Learnability, found: Sequence[Learnability]) -> str:
