@@ -16,6 +16,7 @@ from harness.seeds import (
     identity,
     measured_once,
     name_seeds,
+    of_newest_code,
     percent,
     quantile,
     seeds_alike,
@@ -114,7 +115,7 @@ class _Side:
     @classmethod
     def of(cls, selection: Selection, records: Iterable[Record]) -> "_Side":
         found = _select(selection, records)
-        found = _chosen(found) if selection.best else found
+        found = _chosen(of_newest_code(found)[0]) if selection.best else found
         ok = [record for record in found if record.status == "ok"]
         once = measured_once(ok)
         return cls(selection, ok if once else found, once)
@@ -326,7 +327,7 @@ def _open(
     selection: Selection, records: Iterable[Record], seeds: Collection[int], grid: Mapping[str, list[Any]]
 ) -> str:
     """Which cells of a grid might be better than the best one that is known, since there is no result; "" for none."""
-    found = _select(selection, records)
+    found, _ = of_newest_code(_select(selection, records))
     if not selection.best or not any(record.trained for record in found):
         return ""
     settings = AMOUNT if any(r.trained and r.trained.fitted for r in found) else (*Training.model_fields,)

@@ -150,6 +150,24 @@ def current(records: Iterable[Record]) -> tuple[list[Record], int]:
     return [records[index] for index in sorted(kept.values())], len(records) - len(kept)
 
 
+def of_newest_code(records: Iterable[Record]) -> tuple[list[Record], list[Record]]:
+    """Those of `current` records that the newest code of their model and task gave, and the others: of ways of training
+    between which code was edited, none is to be called the better one. Numbers among a model's arguments tell no code
+    apart; texts may name a file."""
+    records = list(records)
+    newest: dict[object, object] = {}
+    older = set()
+    newest_first = sorted(enumerate(records), key=lambda item: item[1].provenance.order, reverse=True)
+    for index, record in newest_first:
+        model = record.model
+        texts = {name: str(v) for name, v in model.arguments.items() if not isinstance(v, int | float | None)}
+        code = (model.distribution, model.name, model.target, str(sorted(texts.items())), identity(record.task))
+        digests = (model.digest, record.task.digest)
+        if newest.setdefault(code, digests) != digests:
+            older.add(index)
+    return [r for i, r in enumerate(records) if i not in older], [records[i] for i in sorted(older)]
+
+
 def measured_once(records: Sequence[Record]) -> bool:
     """Whether `records` are of a model that was measured as it came, on one set of examples, so that more seeds would
     add nothing. What is left to chance is which examples these are, and standard errors tell how much that is."""

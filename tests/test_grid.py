@@ -1,6 +1,7 @@
 """A grid is crossed with everything else; a report says where each model learns, and chooses on validation data."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from harness.errors import RequestError
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.report import render
-from harness.report.elements import Table
+from harness.report.elements import Paragraph, Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
-from harness.report.learnability import Learnability, Window, cell_rows, learnability, windows
+from harness.report.grouping import group
+from harness.report.learnability import Learnability, Window, at_their_best, cell_rows, learnability, windows
 from harness.report.verdicts import judged
 from harness.requests import build_suite, check_varied, read_grid
 from harness.schema import Record, Scalar
+from harness.seeds import current
 from harness.suite_files import load_suite
 from harness.suites import Suite, Ways
 
@@ -323,6 +326,32 @@ def test_a_claim_about_the_best_cell_waits_for_all_of_the_grid() -> None:
     assert "lr=0.01 has no record of seed 2" in verdicts["a seed"].explanation
     assert "lr=0.01 broke at seeds 1, 2" in verdicts["broken"].explanation
     assert judged(guesses.model_copy(update={"training": {"lr": 1e-3}}), low, asked).verdict == "holds"
+
+
+def test_code_that_was_edited_between_two_cells_is_not_compared_with_itself() -> None:
+    """The newest counts; what it was not tried at was not run, and the report says once why."""
+    old = [r for lr in (1e-3, 1e-2) for r in cell(lr, [GOOD] * 3)]
+    new = [
+        r.model_copy(
+            update={
+                "model": r.model.model_copy(update={"digest": "edited"}),
+                "provenance": r.provenance.model_copy(update={"finished": r.provenance.finished + timedelta(hours=1)}),
+            }
+        )
+        for r in cell(1e-3, [BAD] * 3)
+    ]
+    kept, _ = current(old + new)
+    asked = suite(grid={"lr": [1e-3, 1e-2]})
+    (found,) = learnability(kept, asked)
+    assert [(each.values["lr"], each.seeds) for each in found.cells] == [(1e-3, 3), (1e-2, 0)]
+    assert len(found.older) == 3
+    assert [text for text in grid_blocks([found]) if isinstance(text, Paragraph) and "edited" in text.text]
+    assert {
+        r.training.lr for each in at_their_best(group(kept), [found]) for row in each.rows for r in row.records
+    } == {1e-3}
+    works = claim(metric="worst_inside", value=0.9, best=True)
+    assert "lr=0.01 has no record" in judged(works, kept, asked).explanation
+    assert judge(works, kept).verdict == "does not hold"
 
 
 def test_models_that_differ_in_the_grid_alone_are_one() -> None:

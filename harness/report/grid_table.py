@@ -216,3 +216,10 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
     yield (
         "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen."
     )
+    if older := [each for each in found if each.older]:
+        whose = ", ".join(dict.fromkeys(f"{each.called} on {each.task}" for each in older))
+        records = count(sum(len(each.older) for each in older), "record")
+        yield (
+            f"{records} of {whose} left out: the code of the model or the task was edited since, and the same code is "
+            "to be compared; run those cells again."
+        )

@@ -18,7 +18,7 @@ from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import came_to_a_result, identity, validated
+from harness.seeds import came_to_a_result, identity, of_newest_code, validated
 from harness.statistics import BRIEF, SOLVED
 from harness.suites import Suite
 from harness.varying import without
@@ -111,6 +111,8 @@ class Learnability:
     """The settings that the suite's grid varies, as they would be without it; None where that is not known."""
     beside: bool = False
     """Whether a user put the model beside those of the suite."""
+    older: Sequence[Record] = ()
+    """What other code of the model or the task gave, before it was edited: in no cell."""
 
     @property
     def records(self) -> list[Record]:
@@ -221,6 +223,7 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
     tasks = short_labels(own[0].task for own in found.values())
     result = []
     for key, own in sorted(found.items(), key=lambda item: _rank(bases[item[0]], item[1][0].task, suite)):
+        own, older = of_newest_code(own)
         names = _fields(own, grid)
         threshold = _threshold(own, suite)
         default = _default(bases[key], own[0].task, suite)
@@ -228,14 +231,17 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
         if names and len(ways) > 1 and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
             beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
-            result.append(Learnability(*labels, ways, threshold, default, beside))
+            result.append(Learnability(*labels, ways, threshold, default, beside, older))
     return result
 
 
 def at_their_best(groups: Sequence[Group], found: Iterable[Learnability]) -> list[Group]:
-    """The groups without those rows of which another cell of the same model did better on validation data."""
+    """The groups without those rows of which another cell of the same model did better on validation data,
+    or that older code of it gave."""
+    found = list(found)
     tried = [(each.best, cell) for each in found if each.best for cell in each.cells]
     others = {record.trial for best, cell in tried if cell is not best for record in cell.records}
+    others |= {record.trial for each in found for record in each.older}
     return [
         replace(each, rows=[row for row in each.rows if not all(record.trial in others for record in row.records)])
         for each in groups
