@@ -68,6 +68,19 @@ def test_what_a_model_with_warnings_does_better_is_not_praised() -> None:
     assert table.columns[0].cells[0] == "> elman !"
 
 
+def test_of_too_few_seeds_nothing_is_special() -> None:
+    """Neither of the model beside nor of those it is compared with."""
+    records = [
+        *(r for task in ("recall", "noise") for m in ("lstm", "gru") for r in neither(m, task)),
+        *(r for task in ("recall", "noise") for r in both("elman", task, 1e-3)),
+    ]
+    few = [r for r in records if r.seed < 1]
+    one = [r for r in records if r.seed < 1 or r.model.name == "elman"]
+    assert isinstance(overview_blocks(learnability(records, suite("elman")))[0], Items)
+    for given in (few, one):
+        assert not [b for b in overview_blocks(learnability(given, suite("elman"))) if isinstance(b, Items)]
+
+
 def test_without_a_second_task_there_is_nothing_to_see_at_once() -> None:
     """And without a model beside nothing is marked."""
     one = [r for model in ("lstm", "gru") for r in both(model, "recall", 1e-3)]

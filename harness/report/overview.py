@@ -7,6 +7,7 @@ from harness.report.grouping import marked
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count, number
+from harness.seeds import FEW_SEEDS
 
 MARK = "> "
 """Before a model that a user put beside those of a suite."""
@@ -47,11 +48,11 @@ def _cell(best: Cell | None) -> str:
 
 def _special(each: Learnability, found: Sequence[Learnability]) -> str:
     """What tells a model from the suite's own on one task: it works where most of them fail, or fails where most work;
-    "" for neither."""
+    "" for neither, and of fewer seeds than a verdict takes."""
     others = [other.best for other in found if other.task == each.task and not other.beside]
-    known = [other for other in others if other is not None]
+    known = [other for other in others if other is not None and other.seeds >= FEW_SEEDS]
     best = each.best
-    if best is None or best.threshold is None or not known:
+    if best is None or best.threshold is None or best.seeds < FEW_SEEDS or not known:
         return ""
     works = sum(other.works for other in known)
     if best.works and 2 * works < len(known):
