@@ -319,7 +319,7 @@ def _chosen(records: list[Record]) -> list[Record]:
     for record in records:
         way = (record.training, identity(record.model), identity(record.task), record.examples, record.device)
         ways.setdefault(way, []).append(record)
-    known = [found for found in ways.values() if not math.isnan(validated(found))]
+    known = [found for found in ways.values() if math.isfinite(validated(found))]
     return min(known, key=validated, default=records)
 
 

@@ -241,6 +241,24 @@ def test_without_a_threshold_there_is_no_rate() -> None:
     assert "0/3" not in best.columns[3].cells
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_a_seed_without_a_score_moves_no_median(order: tuple[int, ...]) -> None:
+    """Whichever seed it is; it is no success."""
+    seeds = [(float("nan"), 0.1), (0.98, 0.1), (0.3, 0.1)]
+    found = said(cell(1e-3, [seeds[i] for i in order]) + cell(1e-2, [BAD] * 3))
+    (row,) = (row for row in cell_rows([found]) if row["lr"] == 1e-3)
+    assert (row["score"], row["successes"], row["seeds"]) == (pytest.approx(0.64), 1, 3)
+    (_, table) = (block for block in grid_blocks([found]) if isinstance(block, Table))
+    assert table.columns[4].cells[0].startswith("0.640 [")
+
+
+def test_of_cells_that_all_diverge_none_is_best() -> None:
+    """An infinite validation loss is nothing to choose by."""
+    found = said(cell(1e-3, [(0.5, float("inf"))] * 3) + cell(1e-2, [(0.2, float("nan"))] * 3))
+    assert found.best is None
+    assert not any(row["best"] for row in cell_rows([found]))
+
+
 def test_windows_are_neighbours_that_work() -> None:
     """With their width as a factor, and whether something beyond them was tried."""
     found = said(cell(1e-4, [BAD] * 3) + cell(1e-3, [GOOD] * 3) + cell(1e-2, [GOOD] * 3))

@@ -7,7 +7,6 @@ and nothing is chosen by it: the best cell is the one with the lowest median val
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any, NamedTuple
 
 from harness.grids import argument_part, cells
@@ -18,7 +17,7 @@ from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import came_to_a_result, identity, of_newest_code, validated
+from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
 from harness.statistics import BRIEF, SOLVED
 from harness.suites import Suite
 from harness.varying import without
@@ -89,8 +88,8 @@ class Cell:
 
     @property
     def score(self) -> float:
-        """The median over seeds, of test data; NaN where there is none."""
-        return median(self.scores) if self.scores else math.nan
+        """The median over seeds, of test data, without those that are NaN; NaN where there is none."""
+        return summarise(self.scores).median
 
     @property
     def validation(self) -> float:
@@ -148,8 +147,8 @@ class Learnability:
 
     @property
     def best(self) -> Cell | None:
-        """The cell that did best on validation data."""
-        known = [cell for cell in self.tried if cell.scores and not math.isnan(cell.validation)]
+        """The cell that did best on validation data; None where the loss of most seeds is infinite everywhere."""
+        known = [cell for cell in self.tried if cell.scores and math.isfinite(cell.validation)]
         return min(known, key=lambda cell: cell.validation, default=None)
 
     @property
@@ -261,7 +260,7 @@ def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
             "broken": cell.broken,
             "successes": cell.successes,
             "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
-            "score": cell.score if cell.scores else None,
+            "score": None if math.isnan(cell.score) else cell.score,
             "validation_loss": None if math.isnan(cell.validation) else cell.validation,
             "threshold": cell.threshold.value if cell.threshold else None,
             "works": cell.works,
