@@ -203,7 +203,7 @@ def test_a_trial_that_broke_is_no_result() -> None:
         ({1e-3: [GOOD, BAD, BAD], 1e-2: [GOOD] * 3}, "for some seeds at the default, works elsewhere"),
         ({1e-3: [GOOD, BAD, BAD], 1e-2: [BAD] * 3}, "for some seeds only"),
         ({1e-4: [BAD] * 3, 1e-2: [GOOD] * 3}, "works"),
-        ({1e-3: [BAD] * 2, 1e-2: [BAD] * 2}, "? fails everywhere it was tried (2 seeds)"),
+        ({1e-3: [BAD] * 2, 1e-2: [BAD] * 2}, "? fails everywhere it was tried (2 of 3 seeds)"),
     ],
 )
 def test_what_is_said_of_a_model(cells: dict[float, Seeds], words: str) -> None:
@@ -257,6 +257,42 @@ def test_of_cells_that_all_diverge_none_is_best() -> None:
     found = said(cell(1e-3, [(0.5, float("inf"))] * 3) + cell(1e-2, [(0.2, float("nan"))] * 3))
     assert found.best is None
     assert not any(row["best"] for row in cell_rows([found]))
+
+
+def test_seeds_that_are_missing_are_told() -> None:
+    """All that are there may succeed; of whole runs nothing is said."""
+    three = cell(1e-3, [GOOD] * 3) + cell(1e-2, [GOOD] * 3)
+    assert verdict(said(three)) == "works at the default"
+    assert verdict(said(three, seeds=5)) == "works at the default (3 of 5 seeds)"
+    of_each = [{"models": ["lstm"], "seeds": 4}, {"models": ["gru"], "seeds": 9}]
+    assert verdict(said(three, experiments=of_each)) == "works at the default (3 of 4 seeds)"
+    one = cell(1e-3, [GOOD]) + cell(1e-2, [GOOD])
+    assert verdict(said(one, seeds=1)) == "? works at the default (1 seed)"
+
+
+def test_a_success_that_no_score_can_be_is_told() -> None:
+    """A share of 90 is none; so of a loss below the best one."""
+    found = said(cell(1e-3, [GOOD] * 3) + cell(1e-2, [BAD] * 3), success=90.0)
+    assert (verdict(found), "--success 90 is beyond the best, 1.00" in sentence(found)) == (
+        "no score can be a success",
+        True,
+    )
+    lower = {"chance": 2.0, "best": 0.5}
+    losses = cell(1e-3, [GOOD] * 3, levels=lower) + cell(1e-2, [BAD] * 3, levels=lower)
+    assert verdict(said(losses, success=0.4)) == "no score can be a success"
+    assert verdict(said(losses, success=0.5)) != "no score can be a success"
+
+
+def test_no_training_is_no_cell() -> None:
+    """It is measured, learns nothing, and lacks nothing."""
+    records = [
+        r.model_copy(update={"training": r.training.model_copy(update={"steps": steps})})
+        for steps in (0, 5, 9)
+        for r in cell(1e-3, [GOOD] * 3)
+    ]
+    found = said(records, grid={"steps": [0, 5, 9]})
+    assert [each.values for each in found.cells] == [{"steps": 5}, {"steps": 9}]
+    assert "not run" not in sentence(found)
 
 
 def test_windows_are_neighbours_that_work() -> None:

@@ -68,6 +68,18 @@ def test_what_a_model_with_warnings_does_better_is_not_praised() -> None:
     assert table.columns[0].cells[0] == "> elman !"
 
 
+def test_one_value_is_enough_for_an_overview() -> None:
+    """So that models beside are marked; nothing is said of where they work."""
+    records = [r for task in ("recall", "noise") for m in ("lstm", "elman") for r in cell(1e-3, GOOD, m, task=task)]
+    found = learnability(records, suite("elman").model_copy(update={"grid": {"lr": [1e-3]}}))
+    (table, mark) = overview_blocks(found)
+    assert isinstance(table, Table)
+    assert table.columns[0].cells == ["> elman", "lstm"]
+    assert isinstance(mark, Paragraph)
+    assert grid_blocks(found) == []
+    assert overview_blocks(learnability(records, suite("elman"))) == []
+
+
 def test_of_too_few_seeds_nothing_is_special() -> None:
     """Neither of the model beside nor of those it is compared with."""
     records = [

@@ -21,7 +21,7 @@ HEIGHT, STRIPE = 30.0, 15
 def draw(view: View, size: Size) -> Any:
     """A square for each model and cell of the grid, with a stripe for each seed; the score is the worst in range. Below
     stands how many seeds succeeded; a frame is around the cell that is best on validation data."""
-    found = view.learnt
+    found = [each for each in view.learnt if len(each.cells) > 1]
     kinds = dict.fromkeys((each.task, each.axis) for each in found)
     parts = [_grid([each for each in found if (each.task, each.axis) == kind], *kind) for kind in kinds]
     if not any(cell.scores for each in found for cell in each.cells):

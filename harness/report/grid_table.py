@@ -18,6 +18,7 @@ NO_RESULT = "no result, all trials failed"
 NOT_MEASURED = "not measured"
 OUTSIDE = "not measured within the trained range"
 BROKE = "broke"
+BEYOND = "no score can be a success"
 
 
 def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
@@ -27,6 +28,7 @@ def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
     Args:
         found: where each model learns each task.
     """
+    found = [each for each in found if len(each.cells) > 1 or each.older]
     if not found:
         return []
     blocks: list[Block] = [Heading("Learnability")]
@@ -120,6 +122,8 @@ def verdict(each: Learnability) -> str:
     """Where a model learns a task, in a few words."""
     if not each.tried:
         return NO_RESULT if any(cell.broken for cell in each.cells) else NOT_MEASURED
+    if each.threshold is not None and each.threshold.beyond:
+        return BEYOND
     if each.outside:
         return OUTSIDE
     if each.threshold is None and any(cell.scores for cell in each.tried):
@@ -138,7 +142,12 @@ def verdict(each: Learnability) -> str:
         words = "for some seeds at the default, works elsewhere"
     else:
         words = f"{DEFAULT}, works elsewhere"
-    return words if _seeds(each) >= FEW_SEEDS else f"? {words} ({count(_seeds(each), 'seed')})"
+    seeds = _seeds(each)
+    if seeds < each.planned:
+        words += f" ({seeds} of {count(each.planned, 'seed')})"
+    elif seeds < FEW_SEEDS:
+        words += f" ({count(seeds, 'seed')})"
+    return words if seeds >= FEW_SEEDS else f"? {words}"
 
 
 def _seeds(each: Learnability) -> int:
@@ -151,6 +160,10 @@ def sentence(each: Learnability) -> str:
     words = verdict(each)
     if words in (NO_RESULT, NOT_MEASURED, OUTSIDE):
         return words
+    if words == BEYOND and each.threshold and each.threshold.best is not None:
+        return (
+            f"{BEYOND}: --success {number_of(each.threshold.value)} is beyond the best, {number(each.threshold.best)}"
+        )
     if words == "no threshold":
         return "its metric states no scale from chance to the best, so that no score is a success; say --success SCORE"
     parts = [words, *_more(each)]

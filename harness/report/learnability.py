@@ -19,7 +19,7 @@ from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
 from harness.statistics import BRIEF, SOLVED
-from harness.suites import Suite
+from harness.suites import Experiment, Suite
 from harness.varying import without
 
 PROBE, SCORE = "accuracy", "worst_inside"
@@ -33,6 +33,13 @@ class Threshold(NamedTuple):
     higher_is_better: bool
     why: str
     """Where it comes from."""
+    best: float | None = None
+    """The best score there is, where the metric has one."""
+
+    @property
+    def beyond(self) -> bool:
+        """Whether no score can reach it."""
+        return self.best is not None and not self.met(self.best)
 
     def met(self, score: float) -> bool:
         """Whether a score reaches it, but for a float's last digits; NaN does not."""
@@ -110,6 +117,8 @@ class Learnability:
     """The settings that the suite's grid varies, as they would be without it; None where that is not known."""
     beside: bool = False
     """Whether a user put the model beside those of the suite."""
+    planned: int = 0
+    """How many seeds the suite has of it."""
     older: Sequence[Record] = ()
     """What other code of the model or the task gave, before it was edited: in no cell."""
 
@@ -227,10 +236,14 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
         threshold = _threshold(own, suite)
         default = _default(bases[key], own[0].task, suite)
         ways = _cells(own, names, grid, default, threshold)
-        if names and len(ways) > 1 and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways):
+        if (
+            names
+            and (grid or len(ways) > 1)
+            and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways)
+        ):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
             beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
-            result.append(Learnability(*labels, ways, threshold, default, beside, older))
+            result.append(Learnability(*labels, ways, threshold, default, beside, _planned(own[0], suite), older))
     return result
 
 
@@ -290,6 +303,18 @@ def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[st
     return [*[name for name in meant if name in grid or name in told], *asked]
 
 
+def _planned(record: Record, suite: Suite | None) -> int:
+    """The seeds of the experiments that have the model and the task; 0 where that is not known."""
+    if suite is None:
+        return 0
+
+    def has(experiment: Experiment) -> bool:
+        kinds = ((experiment.models, record.model), (experiment.tasks, record.task))
+        return all(any(matches(request, use) for request in requests) for requests, use in kinds)
+
+    return max((suite.seeds_of(each) for each in suite.experiments if has(each)), default=0)
+
+
 def _default(base: PluginUse, task: PluginUse, suite: Suite | None) -> dict[str, Any] | None:
     """The training settings that the grid varies, as they would be without it; None where that is not known."""
     known = [each for each in suite.defaults if (each.model, each.task) == (base.label, task.label)] if suite else []
@@ -313,6 +338,8 @@ def _cells(
         by_values.setdefault(key, []).append(record)
     if all(name in grid for name in names):
         for cell in cells({name: grid[name] for name in names}):
+            if cell.get("steps") == 0:
+                continue  # nothing is learned there
             values.setdefault(tuple(map(written, cell.values())), cell)
 
     def cell_of(key: tuple[str, ...], own: dict[str, Any]) -> Cell:
@@ -354,9 +381,10 @@ def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | No
     if ok and not scores:
         return None
     if suite is not None and suite.success is not None:
-        best = next((each["best"] for each in scales if "best" in each), math.inf)
+        best = next((each["best"] for each in scales if "best" in each), None)
         others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
-        return Threshold(suite.success, not any(other > best for other in others), "as asked for")
+        lower = best is not None and any(other > best for other in others)
+        return Threshold(suite.success, not lower, "as asked for", best)
     if levels is not None:
         chance, best = levels["chance"], levels["best"]
         why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
