@@ -66,26 +66,28 @@ def test_answers_and_where_they_stand(task: Copy) -> None:
 
 
 def test_strings_of_the_test_are_not_trained_on() -> None:
-    """All strings of two letters occur, each on one side alone, and each letter as often as the others."""
+    """All strings of two letters occur, each on one side alone, and each letter as often as the others; those of
+    validation, by which a way of training is chosen, are a side of their own."""
     task = Copy(train_min=2, train_max=2, lengths=[2])
     sides = []
     for batch in (
         next(task.train(20_000, torch.Generator().manual_seed(0))),
+        next(task.validation(20_000, torch.Generator().manual_seed(0))),
         task.evaluate(task.conditions()[0], 20_000, torch.Generator().manual_seed(0)),
     ):
         sides.append({tuple(pair) for pair in batch.tokens[:, :2].tolist()})
         for column in (0, 1):
             often = batch.tokens[:, column].bincount(minlength=16)
             assert often.min() > 1000
-    training, test = sides
-    assert (len(training), len(test)) == (16 * 14, 16 * 2)
-    assert not training & test
+    assert [*map(len, sides)] == [16 * 12, 16 * 2, 16 * 2]
+    assert len(set.union(*sides)) == 16 * 16
 
 
 def test_strings_of_one_letter_are_said_to_be_the_same() -> None:
     """Nothing can be kept apart there."""
     assert "one letter" in Copy(lengths=[1, 4]).notes[0]
     assert not Copy(lengths=[2, 4]).notes
+    assert "validation" in Copy(lengths=[2, 4], letters=2).notes[0]
     assert Copy(letters=3).token_names(torch.tensor([2, 0, 3, 2])) == ["c", "a", "|", "c"]
 
 

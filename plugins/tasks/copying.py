@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from harness_plugins.tasks.drawing import check_range
+from harness_plugins.tasks.drawing import Use, check_range
 from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
@@ -16,7 +16,7 @@ from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_m
 ALPHABET = string.ascii_letters
 
 HELD_OUT = 8
-"""One string of so many is for the test alone."""
+"""One string of so many is for the test alone, and another for validation."""
 
 
 class Copy(Task):
@@ -31,9 +31,10 @@ class Copy(Task):
     one length, in training drawn uniformly, so that there is no padding. `accuracy` is that of letters where the model
     is given the right ones before; `exact` counts strings that are right as a whole.
 
-    Strings of two letters and more are never in training and test alike: for the test are those whose letters, counted
-    from 0, sum to less than an eighth of the alphabet, modulo its size (one of eight where that is 16); all others are
-    for training. Each letter alone is as frequent as any other in both.
+    Strings of two letters and more are in one of training, validation and test alone: for the test are those whose
+    letters, counted from 0, sum to less than an eighth of the alphabet, modulo its size; for validation those of the
+    next eighth, for training all others. Each letter alone is as frequent as any other in each of them. An alphabet of
+    two leaves none for validation, which has those of training.
 
     Args:
         train_min: shortest string in training, in letters.
@@ -60,9 +61,15 @@ class Copy(Task):
         self.letters = letters
         self.interface = Interface(letters + 1, letters + 1, separator=letters)
         self.metrics = token_metrics(letters)
-        self.held_out = max(1, letters // HELD_OUT)
+        aside = max(1, letters // HELD_OUT)
+        self.sums: dict[Use, tuple[int, int]] = {
+            "test": (0, aside),
+            "validation": (aside, 2 * aside),
+            "training": (2 * aside if letters > 2 else aside, letters),
+        }
+        self.notes = ["of two letters validation has the strings of training"] if letters == 2 else []
         if self.lengths[0] == train_min == 1:
-            self.notes = [f"strings of one letter are the same in training and test: there are {letters} of them"]
+            self.notes += [f"strings of one letter are the same in training and test: there are {letters} of them"]
 
     @staticmethod
     def check_arguments(train_min: int, train_max: int, **others: Any) -> None:
@@ -70,29 +77,32 @@ class Copy(Task):
         check_range(train_min, train_max)
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            length = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
-            yield self._sequences(self._strings(batch_size, length, generator, test=False))
+        return self._stream("training", batch_size, generator)
+
+    def validation(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        return self._stream("validation", batch_size, generator)
 
     def conditions(self) -> Sequence[Condition]:
         return [Condition(n, inside=self.train_min <= n <= self.train_max) for n in self.lengths]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        return self._sequences(self._strings(examples, int(condition.x), generator, test=True))
+        return self._sequences(self._strings(examples, int(condition.x), generator, "test"))
 
     def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
         """`c a f | c a`."""
         names = [*ALPHABET[: self.letters], "|"]
         return [names[token] if 0 <= token < len(names) else str(token) for token in tokens.tolist()]
 
-    def _strings(
-        self, count: int, length: int, generator: torch.Generator, *, test: bool
-    ) -> Int[Tensor, "batch length"]:
-        """Drawn uniformly from those of the test, or of training: the last letter gives the sum that is drawn."""
+    def _stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
+        while True:
+            length = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
+            yield self._sequences(self._strings(batch_size, length, generator, use))
+
+    def _strings(self, count: int, length: int, generator: torch.Generator, use: Use) -> Int[Tensor, "batch length"]:
+        """Drawn uniformly from those of a use: the last letter gives the sum that is drawn."""
         found = torch.randint(self.letters, (count, length), generator=generator)
         if length > 1:
-            least, most = (0, self.held_out) if test else (self.held_out, self.letters)
-            sums = torch.randint(least, most, (count,), generator=generator)
+            sums = torch.randint(*self.sums[use], (count,), generator=generator)
             found[:, -1] = (sums - found[:, :-1].sum(1)) % self.letters
         return found
 
