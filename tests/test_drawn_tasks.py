@@ -169,6 +169,7 @@ SMALL = [
     "mqar:vocabulary=160,pairs=[1],length=4",
     "selective_copying:letters=2,train_min=8,train_max=8,lengths=[8]",
     "in_context_recall:train_min=8,train_max=8,lengths=[8]",
+    "noisy_recall:noise=0.95,noises=1,train_min=128,train_max=128,lengths=[128]",
     "memorisation:vocabulary=128,train_min=4,train_max=4,lengths=[4]",
     "compression:vocabulary=8,train_max=4,lengths=[4]",
     "parity:train_min=12,train_max=12,lengths=[12]",
@@ -217,6 +218,10 @@ def test_a_task_says_where_training_and_test_share_sequences() -> None:
     assert "4 2" not in str(built("word_problem").notes)
     assert built("word_problem").notes
     assert not built("mqar").notes
+    (note,) = built("parity:train_max=4,lengths=[40]").notes
+    assert "validation has those that training has" in note
+    assert not built("parity:train_max=12,lengths=[40]").notes
+    assert "32" in built("noisy_recall:noise=0.95,noises=1").notes[0]
 
 
 def test_two_axes_are_conditions() -> None:
@@ -330,6 +335,7 @@ def test_one_output_names_all_letters() -> None:
     ("request_", "words"),
     [
         ("mqar:pairs=[64],length=512", "64 pairs need as many keys; a vocabulary of 64 has 32"),
+        ("mqar:power=50", "power"),
         ("mqar:pairs=[16]", "take 64 tokens; the shortest sequence has 32"),
         ("induction:lengths=[40]", "need a vocabulary of as many, not 32"),
         ("selective_copying:lengths=[3]", "4 letters do not fit in a length of 3"),

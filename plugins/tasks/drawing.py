@@ -22,6 +22,9 @@ FEW, MANY = 12.0, 48.0
 """Bits that are drawn for a sequence. Fewer than these cannot be divided: a use would lack whole patterns. Of more, a
 million in training and a thousand in test have one in common with a chance of 4 in a million."""
 
+TRIED = 100
+"""Conditions of training that are drawn to see whether there are enough sequences under any."""
+
 AT_ONCE = 2**14
 """Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
 
@@ -29,7 +32,8 @@ AT_ONCE = 2**14
 class Drawn(Task):
     """A task that draws its examples. Training, validation and test have no sequence in common: where chance does not
     see to that (`MANY`), each keeps to its own eighths of all sequences, which a hash of the tokens tells apart. Where
-    there are too few (`FEW`) all three draw from all, and `notes` says so.
+    there are too few (`FEW`) all three draw from all; `notes` says so of the test, and of validation where nothing of
+    training can be divided.
 
     Args:
         train_min: smallest length in training.
@@ -45,11 +49,11 @@ class Drawn(Task):
         self.train_max = train_max
         self.lengths = sorted(set(lengths))
         few = [str(condition) for condition in self.conditions() if self.bits(condition) < FEW]
-        if few:
-            self.notes = [
-                f"{self.axis} {', '.join(few)}: fewer than {2**FEW:.0f} sequences, too few to be divided; test has "
-                "some that training has"
-            ]
+        too_few = f"fewer than {2**FEW:.0f} sequences, too few to be divided"
+        self.notes = [f"{self.axis} {', '.join(few)}: {too_few}; test has some that training has"] if few else []
+        generator = seeded("conditions of training")
+        if all(self.bits(self.training(generator)) < FEW for _ in range(TRIED)):
+            self.notes.append(f"training: {too_few}; validation has those that training has")
 
     @staticmethod
     def check_arguments(*, train_min: int, train_max: int, **others: Any) -> None:

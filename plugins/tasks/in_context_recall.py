@@ -58,7 +58,10 @@ class InContextRecall(Drawn):
         return Condition(2 * int(pairs), inside=True)
 
     def bits(self, condition: Condition) -> float:
-        return condition.x / 2 * math.log2(self.half)
+        alike = 1 / self.half
+        if self.noise:  # how often two sequences have the same at a place, but for the first and the last
+            alike = max(alike, (self.noise / len(self.others)) ** 2 + (1 - self.noise) ** 2 / self.half)
+        return 2 * math.log2(self.half) - (condition.x / 2 - 2) * math.log2(alike)
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         pairs = int(condition.x) // 2

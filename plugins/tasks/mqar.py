@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 from harness_plugins.tasks.drawing import Drawn, asking, distinct, numbered, unasked, ways
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from harness import Batch, Condition, Interface
 from harness.contracts import token_metrics
@@ -28,7 +28,7 @@ class MultiQueryRecall(Drawn):
         pairs: numbers of pairs, in training and in evaluation.
         length: of training sequences, in tokens.
         lengths: lengths to evaluate; `length` alone if not said.
-        power: 1 puts the questions anywhere, a small one mostly near the pairs.
+        power: 1 puts the questions anywhere, a small one mostly near the pairs, a large one, of at most 10, far away.
     """
 
     group_axis = "pairs"
@@ -41,7 +41,7 @@ class MultiQueryRecall(Drawn):
         pairs: Annotated[list[PositiveInt], Field(min_length=1)] = [2, 4, 8],  # noqa: B006
         length: PositiveInt = 32,
         lengths: Annotated[list[PositiveInt], Field(min_length=1)] | None = None,
-        power: PositiveFloat = 0.01,
+        power: Annotated[float, Field(gt=0, le=10)] = 0.01,
     ) -> None:
         self.half = vocabulary // 2
         self.pairs = sorted(set(pairs))
