@@ -86,7 +86,7 @@ def run_order(order: Order) -> Timings:
             stdin=given,
             stdout=answer,
             stderr=errors,
-            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, **threads, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
             start_new_session=True,
         )
         try:

@@ -131,6 +131,31 @@ stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",  # as some supervisors leave it
+        "resource_tracker.ensure_running = raising",
+    ],
+)
+def test_a_wrong_request_is_told_whatever_becomes_of_the_server(deed: str) -> None:
+    code = f"""
+import signal
+from multiprocessing import resource_tracker
+from harness.cli import main
+
+def raising():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+{deed}
+main(["run", "--model", "lstm", "--grid", "lr="])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "lr" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
 def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path) -> None:
     """The address of a socket has room for 107 bytes; other temporary files stay in the folder."""
     folder = tmp_path / ("x" * 100)

@@ -1,6 +1,8 @@
 """Trials sent to another machine take along what it lacks, and their records come home as if they had stayed."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -171,3 +173,15 @@ def test_large_files_stay(home: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def _words(cell: Cell) -> str:
     return str(cell.trial.model.arguments["words"])
+
+
+def test_whoever_has_run_a_trial_of_another_machine_can_end(tmp_path: Path) -> None:
+    """Though a process is ready for the next trial."""
+    code = (
+        "from harness_plugins.executors import elsewhere\n"
+        "line = elsewhere._line()\n"
+        "line.prepare()\n"
+        "print(len(line._ready))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=120, check=True)
+    assert done.stdout.split() == ["1"]

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerContext, SpawnContext
 from types import ModuleType
 
+from harness.errors import HarnessError
 from harness.interrupts import interrupts_held
 
 LONGEST = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
@@ -30,6 +31,9 @@ def start() -> ForkServerContext | SpawnContext:
     A fork of a process that has used torch can hang in its thread pools; a new process takes seconds to import torch.
     The server has imported it and used nothing: see `harness.executors.warm`. Elsewhere each one is a new process.
     (Environment variables that torch reads when it is imported are those of the server's start.)
+
+    Raises:
+        HarnessError: the platform gives no process.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -37,9 +41,12 @@ def start() -> ForkServerContext | SpawnContext:
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["harness.executors.warm"])
-    resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
-    with interrupts_held(), _room_for_a_socket(), _environment_of_the_server(), without_main():
-        forkserver.ensure_running()
+    try:
+        resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
+        with interrupts_held(), _room_for_a_socket(), _environment_of_the_server(), without_main():
+            forkserver.ensure_running()
+    except OSError as error:
+        raise HarnessError(f"no process can be started: {error}; try --executor local") from error
     return context
 
 
@@ -47,13 +54,15 @@ def start() -> ForkServerContext | SpawnContext:
 def starting() -> Iterator[None]:
     """Around what reads a request: the server gets ready meanwhile, and ends at once if the request turns out wrong."""
     new = server() is None
-    start()
+    with suppress(HarnessError):  # whoever needs a process is told
+        start()
     try:
         yield
     except BaseException:
         if new and (pid := server()) is not None:
             stop()
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # or whoever starts one next takes it for alive
+            with suppress(ChildProcessError):  # its end is nobody's, where a supervisor ignores such signals
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # or whoever starts one next takes it for alive
         raise
 
 

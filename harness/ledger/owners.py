@@ -69,5 +69,7 @@ class Owners:
         self._note()
 
     def _note(self) -> None:
-        self._numbers.append(torch._C._autograd._get_sequence_nr())
-        self._owners.append(self._running[-1] if self._running else _BACKWARD)
+        number = torch._C._autograd._get_sequence_nr()
+        if number >= self._numbers[-1]:  # each thread counts for itself: on cuda that of the backward pass does
+            self._numbers.append(number)
+            self._owners.append(self._running[-1] if self._running else _BACKWARD)

@@ -1,5 +1,6 @@
 """The other end: a trial on the machine that it was sent to. Whatever brings trials there can use it."""
 
+import atexit
 import os
 import platform
 import sys
@@ -157,7 +158,9 @@ def _events(work: Work, limits: Limits) -> Iterator[float | Record]:
 @cache
 def _line() -> Line:
     """Of this process, to which a cluster gives one trial after the other: the next one finds a process ready."""
-    return trial_processes()
+    line = trial_processes()
+    atexit.register(line.close)  # or the end of this process would wait for that of the one that is ready
+    return line
 
 
 def _next(events: "SimpleQueue[float | Record | BaseException | None]") -> float | Record | BaseException | None:
