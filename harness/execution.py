@@ -19,7 +19,7 @@ from harness.registry import default_registry
 from harness.results import Results, called
 from harness.safe import visible
 from harness.schema import Cell, PluginUse, Record
-from harness.seeds import current
+from harness.seeds import current, of_newest_code
 from harness.sharding import missing_parts, remember
 from harness.store import RunDirectory
 from harness.suites import Suite
@@ -159,14 +159,17 @@ class Execution:
         return record
 
     def reclaim(self) -> None:
-        """Records that were there already count again where those of other sources had taken their place: a file was
-        edited, run, and put back as it was."""
+        """Records that were there already count again where those of other sources had taken their place, or are of
+        newer code of their model or task: a file was edited, run, and put back as it was."""
         if not self.measured or self.store.ids() <= {cell.id for cell in self.plan.cells}:
             return
-        labels = {kind: [*{getattr(r, kind).label for r in self.measured.values()}] for kind in CROSSED}
-        there = self.store.read_records(lambda unreadable: None, Narrowing(labels, None))
-        counting = {record.id for record in current(there)[0]}
-        lost = [record for record in current(self.measured.values())[0] if record.id not in counting]
+        words = {kind: [*{getattr(r, kind).label for r in self.measured.values()}] for kind in CROSSED}
+        words["model"] = [*{record.model.name for record in self.measured.values()}]  # a grid may vary its arguments
+        own, _ = current(self.measured.values())
+        there, _ = current(self.store.read_records(lambda unreadable: None, Narrowing(words, None)))
+        counting = {record.id for record in there}
+        older = {r.id for r in of_newest_code(there)[1]} - {r.id for r in of_newest_code(own)[1]}
+        lost = [record for record in own if record.id not in counting or record.id in older]
         if lost:
             started = self.store.begin()
             for record in lost:

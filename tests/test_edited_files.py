@@ -173,6 +173,42 @@ def test_edited_code_is_measured_by_the_next_run_of_a_notebook(files: Write, tmp
     assert len(harness.load(tmp_path / "run")) == 4
 
 
+MODEL_OF_A_GRID = """
+from torch import nn
+
+class M(nn.Sequential):
+    def __init__(self, vocab_size: int, hidden: int = 4):
+        super().__init__(nn.Embedding(vocab_size, hidden), nn.Linear(hidden, vocab_size))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ways", "others"), [("lr", [1e-3, 1e-2], [1e-1, 1e-4]), ("hidden", [5, 6], [7, 8])], ids=["lr", "hidden"]
+)
+def test_a_grid_counts_again_once_an_edit_is_put_back(
+    files: Write, tmp_path: Path, name: str, ways: list[float], others: list[float]
+) -> None:
+    """Although no cell of it was tried with the edited code; and run once more, nothing is written."""
+    path, out = files(MODEL_OF_A_GRID, "model.py"), tmp_path / "run"
+
+    def tried(values: list[float]) -> dict[float, int]:
+        harness.run(f"{path}:M", probes="accuracy", out=out, executor="local", grid={name: values}, **QUICK)
+        return {row[name]: row["seeds"] for row in harness.load(out).learnability()}
+
+    def written() -> dict[str, int]:
+        return {file.name: file.stat().st_mtime_ns for file in (out / "records").rglob("*")}
+
+    assert tried(ways) == dict.fromkeys(ways, 2)
+    files(f"{MODEL_OF_A_GRID}# edited", "model.py")
+    assert tried(others) == dict.fromkeys(others, 2)
+    files(MODEL_OF_A_GRID, "model.py")
+    assert tried(ways) == dict.fromkeys(ways, 2)
+    before = written()
+    assert len(before) >= 8
+    assert tried(ways) == dict.fromkeys(ways, 2)
+    assert written() == before
+
+
 def test_code_that_is_edited_during_a_run_is_not_measured_by_it(files: Write, tmp_path: Path) -> None:
     """All its numbers are of the code that it was planned with."""
     path = files(PROBE.replace("    yield", "    import late\n    yield"), "probe.py")
