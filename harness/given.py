@@ -4,21 +4,18 @@ import ast
 import hashlib
 import inspect
 import linecache
-import pickle
 import symtable
 import sys
 import textwrap
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, cast
 
+from harness.contents import Code, Content, owned
 from harness.errors import HarnessError, RequestError
-from harness.registry import STDLIB, describe
+from harness.registry import describe
 from harness.sources import source_digest
-
-Code = type | FunctionType
 
 
 def object_digest(code: Code) -> str:
@@ -83,21 +80,25 @@ class _Parts:
     def add_code(self, code: Code, key: str) -> None:
         """A class or function, and what it uses."""
         self.seen.append(code)
+        while key in self.found:  # an older one has the same name
+            key += "'"
         text = self.found[key] = text_of(code)
-        known = next((each.__globals__ for each in _functions(code)), vars(sys.modules[code.__module__]))
+        functions = _functions(code)
+        known = functions[0].__globals__ if functions else getattr(sys.modules.get(code.__module__), "__dict__", {})
         names = _global_names(textwrap.dedent(text)) & known.keys()
         used = {name: known[name] for name in names} | {f"{key}: {k}": v for k, v in _taken(code, text).items()}
         for name in sorted(used.keys() - self.found.keys()):
             self._add(used[name], name, code)
+        for wrapper in _wrappers(code):
+            self._refer(wrapper, key, code)
 
     def _add(self, value: Any, name: str, user: Code) -> None:
-        if _is_plain(value):
-            self.found[name] = repr(value)
-            return
-        if isinstance(wrapped := getattr(value, "__wrapped__", None), FunctionType):  # what a cache is of
-            value = value if isinstance(value, FunctionType) else wrapped
+        with suppress(RecursionError, ValueError):  # it contains itself, or is a number too long to be written
+            if _is_plain(value):
+                self.found[name] = repr(value)
+                return
         try:
-            content = _Content(lambda part: self._refer(part, name, user)).of(value)
+            content = Content(lambda part: self._refer(part, name, user)).of(value)
         except HarnessError:
             raise
         except Exception as error:
@@ -116,8 +117,20 @@ class _Parts:
                 self.add_code(code, code.__qualname__ if code.__qualname__.isidentifier() else f"{name}, code")
             return
         module = code if isinstance(code, ModuleType) else sys.modules.get(code.__module__ or "")
-        if module is not None and _own(module):
+        if module is not None and owned(module):
             self.found[name if name not in self.found else f"{name}: {module.__name__}"] = source_digest(module)
+
+
+def _wrappers(code: Code) -> list[FunctionType]:
+    """The functions that a function is wrapped in, as what they are, not as what `functools.wraps` calls them."""
+    wrappers = []
+    while isinstance(code, FunctionType) and hasattr(code, "__wrapped__"):
+        inside = code.__code__
+        bare = FunctionType(inside, code.__globals__, inside.co_name, code.__defaults__, code.__closure__)
+        bare.__kwdefaults__ = code.__kwdefaults__
+        wrappers.append(bare)
+        code = code.__wrapped__
+    return wrappers
 
 
 def _global_names(text: str) -> set[str]:
@@ -152,46 +165,8 @@ def _taken(code: Code, text: str) -> dict[str, Any]:
 
 
 def _is_plain(value: object) -> bool:
-    if isinstance(value, dict):
+    if type(value) is dict:
         return all(map(_is_plain, [*value, *value.values()]))
-    if isinstance(value, tuple | list):
-        return all(map(_is_plain, value))
-    return isinstance(value, int | float | str | bytes | None)
-
-
-class _Content(pickle.Pickler):
-    """The content of a value, the same in every process: as pickle has it, but for code, which `refer` gets, for sets,
-    which have no order, and for tensors, of which pickle says where in memory they are."""
-
-    def __init__(self, refer: Callable[[Any], None]) -> None:
-        self.digest = hashlib.sha256()
-        self.refer = refer
-        super().__init__(SimpleNamespace(write=self.digest.update), protocol=4)
-        self.fast = True  # or it would depend on which equal parts are the same object
-
-    def of(self, value: object) -> str:
-        """Sixteen hexadecimal digits that stand for it."""
-        self.dump(value)
-        return self.digest.hexdigest()[:16]
-
-    def persistent_id(self, value: Any) -> Any:
-        """What stands for a part of it; None where pickle knows."""
-        if isinstance(value, Code | ModuleType):
-            self.refer(value)
-            return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', value.__name__)}"
-        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType | type | None):
-            return value.__qualname__
-        if isinstance(value, set | frozenset):
-            return sorted(_Content(self.refer).of(each) for each in value)
-        torch: Any = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):
-            data = value.detach().cpu().contiguous()
-            return str(data.dtype), tuple(data.shape), data.reshape(-1).view(torch.uint8).numpy().tobytes()
-        return None
-
-
-def _own(module: ModuleType) -> bool:
-    """Whether a module is the user's: not Python's, not ours, not installed."""
-    file = getattr(module, "__file__", None) or ""
-    ours = module.__name__.partition(".")[0] == __package__
-    return file.endswith(".py") and not ours and "-packages" not in file and not file.startswith(STDLIB)
+    if type(value) in (tuple, list):
+        return all(map(_is_plain, cast("list[object]", value)))
+    return value is None or type(value) in (bool, int, float, str, bytes)

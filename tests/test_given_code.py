@@ -12,6 +12,7 @@ from harness_plugins.models.lstm import LSTM
 
 import harness
 from harness import RequestError
+from harness.given import object_digest
 from harness.plan import make_plan
 from harness.registry import default_registry
 from harness.requests import build_suite
@@ -114,15 +115,52 @@ def test_an_edited_cell_is_measured_anew(cell: Cell, edited: list[str]) -> None:
 
 
 USES = """
-import functools, threading
+import collections, contextvars, functools, os, threading, types
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import NamedTuple
 import numpy
 
 @dataclass
 class Size:
     width: int = 3
     kind: str = "plain"
+
+class Pair(NamedTuple):
+    width: int
+    def twice(self):
+        return 2 * self.width
+
+class Word(str):
+    pass
+
+class Child:
+    def __init__(self, number, parent=None):
+        self.number, self.parent = number, parent
+        self.children = [] if parent else [Child(number + 1, self)]
+
+def linked(number):
+    made = [number]
+    return made + [made.append(made) or made]
+
+def grow(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+def shrink(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+def times(number):
+    def around(function):
+        @functools.wraps(function)
+        def wrapped(x):
+            return number * function(x)
+        return wrapped
+    return around
+
+def orthogonal(weight):
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight.data = weight
+    return nn.utils.parametrizations.orthogonal(layer, use_trivialization=False)
 
 class Base(nn.Module):
     def __init__(self, vocab_size: int):
@@ -147,6 +185,7 @@ def make(width, base=nn.Module):
 """
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -164,6 +203,25 @@ def make(width, base=nn.Module):
         ("make(3)", "make(4)"),
         ("nn.functional.relu", "nn.functional.gelu"),
         ("torch.exp", "torch.tanh"),
+        ("Pair(3)", "Pair(4)"),
+        ("Word('a')", "Word('b')"),
+        ("collections.defaultdict(lambda: 0)", "collections.defaultdict(lambda: 1)"),
+        ("10**5000", "10**5001"),
+        ("linked(1)", "linked(2)"),
+        ("Child(1)", "Child(2)"),
+        ("{'f': functools.cache(lambda x: x + 1)}", "{'f': functools.cache(lambda x: x + 2)}"),
+        ("times(2)(grow)", "times(3)(grow)"),
+        ("torch.jit.script(grow)", "torch.jit.script(shrink)"),
+        ("torch.jit.script(nn.ReLU())", "torch.jit.script(nn.ReLU6())"),
+        ("torch.library.custom_op('given::one', grow, mutates_args=())", "grow"),
+        ("torch.ops.aten.add", "torch.ops.aten.mul"),
+        ("orthogonal(torch.eye(2))", "orthogonal(-torch.eye(2))"),
+        ("torch.finfo(torch.float32)", "torch.finfo(torch.float16)"),
+        ("types.MappingProxyType({'a': 1})", "types.MappingProxyType({'a': 2})"),
+        ("open(os.devnull, encoding='utf-8')", "open(__import__('harness').__file__, encoding='utf-8')"),
+        ("torch.empty(3, device='meta')", "torch.empty(4, device='meta')"),
+        ("torch.eye(3).to_sparse()", "torch.ones(3, 3).to_sparse()"),
+        ("contextvars.ContextVar('a')", "contextvars.ContextVar('b')"),
     ],
 )
 def test_whatever_a_model_uses_counts(cell: Cell, one: str, other: str) -> None:
@@ -181,12 +239,39 @@ def test_what_a_class_has_from_the_function_around_it_counts(cell: Cell) -> None
     assert len(set(ids)) == 3
 
 
+@pytest.mark.parametrize("wrapped", ["times(2)(grow)", "[times(2)(grow)]"])
+def test_what_a_function_is_wrapped_in_counts(cell: Cell, wrapped: str) -> None:
+    """Not only what it wraps."""
+    edited = USES.replace("return number * function(x)", "return number + function(x)")
+    first, again, changed = (trial_id(cell(LAYER, each, f"USED = {wrapped}")["Base"]) for each in (USES, USES, edited))
+    assert first == again != changed
+
+
+def test_an_older_one_of_the_same_name_counts(cell: Cell) -> None:
+    """Where the notebook has kept it."""
+    f, g, later = "def f(x): return x + 1", "def f(x): return x + 2", "def f(x): return x + 3"
+    ids = [trial_id(cell(LAYER, USES, a, "OLD = f", b, "USED = [OLD, f]")["Base"]) for a, b in ((f, later), (g, later))]
+    assert ids[0] != ids[1]
+
+
+def test_a_class_without_a_module_is_measured() -> None:
+    """As `exec` and `runpy` leave it."""
+    source = "class Empty:\n    pass\n"
+    linecache.cache["<gone>"] = (len(source), None, source.splitlines(keepends=True), "<gone>")
+    here: dict[str, Any] = {"__name__": "gone"}
+    exec(compile(f"{source}def f(): return Empty", "<gone>", "exec"), here)
+    assert object_digest(here["Empty"]) == object_digest(here["Empty"])
+
+
 def test_what_has_no_content_is_refused(cell: Cell, tmp_path: Path) -> None:
     """Before anything is written, with what to do instead; what is only called like a value of the notebook is not
     meant."""
     with pytest.raises(RequestError, match=r"'Base' uses 'USED', whose content can be no part of an id.* argument"):
         harness.run(cell(LAYER, USES, "USED = threading.Lock()")["Base"], SHORT, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    deep = "USED = []\nfor _ in range(100_000): USED = [USED]"
+    with pytest.raises(RequestError, match="'Base' uses 'USED', whose content can be no part"):
+        trial_id(cell(LAYER, USES, deep)["Base"])
     assert trial_id(cell(LAYER, NET, "x = tokens = threading.Lock()")["Net"])
 
 
