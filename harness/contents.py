@@ -19,20 +19,26 @@ class Content(pickle.Pickler):
     """The content of a value, the same in every process: as pickle has it, but for code, which `refer` gets, for sets,
     which have no order, and for what pickle cannot tell, or tells by where in memory it is."""
 
-    def __init__(self, refer: Callable[[Any], None]) -> None:
+    def __init__(self, refer: Callable[[Any], None], *, cyclic: bool = False) -> None:
         self.digest = hashlib.sha256()
         self.refer = refer
         super().__init__(SimpleNamespace(write=self.digest.update), protocol=4)
+        self.fast = not cyclic  # or it would depend on which equal parts are the same object
 
     def of(self, value: object) -> str:
         """Sixteen hexadecimal digits that stand for it."""
-        self.dump(value)
+        try:
+            self.dump(value)
+        except ValueError:
+            if not self.fast:
+                raise
+            return Content(self.refer, cyclic=True).of(value)
         return self.digest.hexdigest()[:16]
 
     def persistent_id(self, value: Any) -> Any:
         """What stands for a part of it; None where pickle knows."""
-        if type(value) is str:
-            return repr(value)  # a new object: whether equal ones are the same depends on the process
+        if type(value) is str and not self.fast:
+            return repr(value)  # a new object: which equal ones are the same depends on the process
         if isinstance(value, Code | ModuleType):
             self.refer(value)
             return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', value.__name__)}"
@@ -44,8 +50,8 @@ class Content(pickle.Pickler):
             return "proxy", dict(value)
         if isinstance(value, io.TextIOBase) and hasattr(value, "name"):  # text in memory has none
             return "stream", str(value.name)
-        if _from_library(type(value)) and isinstance(getattr(value, "__wrapped__", None), FunctionType):  # a cache
-            return type(value).__qualname__, value.__wrapped__
+        if (function := cached(value)) is not None:
+            return type(value).__qualname__, function
         torch: Any = sys.modules.get("torch")
         return _of_torch(value, torch) if torch is not None else None
 
@@ -84,6 +90,12 @@ def _of_torch(value: Any, torch: Any) -> Any:
     if isinstance(value, torch.library.CustomOpDef):
         return str(value), value._init_fn, value._setup_context_fn, value._backward_fn
     return None
+
+
+def cached(value: Any) -> FunctionType | None:
+    """What a cache, or what else a library has made of a function, is of."""
+    function = getattr(value, "__wrapped__", None) if _from_library(type(value)) else None
+    return function if isinstance(function, FunctionType) and not isinstance(value, FunctionType) else None
 
 
 def _from_library(kind: type) -> bool:

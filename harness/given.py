@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, cast
 
-from harness.contents import Code, Content, owned
+from harness.contents import Code, Content, cached, owned
 from harness.errors import HarnessError, RequestError
 from harness.registry import describe
 from harness.sources import source_digest
@@ -97,6 +97,7 @@ class _Parts:
             if _is_plain(value):
                 self.found[name] = repr(value)
                 return
+        value = cached(value) or value
         try:
             content = Content(lambda part: self._refer(part, name, user)).of(value)
         except HarnessError:
