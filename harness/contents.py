@@ -61,10 +61,10 @@ class Content(pickle.Pickler):
             reduce = copyreg.dispatch_table.get(type(value))
             return reduce(value) if reduce else value.__reduce_ex__(4)
         except Exception:
-            text = re.sub(r"(?<! object) at 0x[0-9a-fA-F]+", "", repr(value))
-            if " object at 0x" in text or not _from_library(type(value)):
+            text = repr(value)
+            if not _from_library(type(value)) or re.search(r"\b(object|function|method)\b.* at 0x", text):
                 raise
-            return str, (text,)
+            return str, (re.sub(" at 0x[0-9a-fA-F]+", "", text),)
 
 
 def _of_torch(value: Any, torch: Any) -> Any:
@@ -75,7 +75,7 @@ def _of_torch(value: Any, torch: Any) -> Any:
         if value.layout != torch.strided:
             sparse = value.detach().to_sparse_coo().coalesce()
             return str(value.layout), tuple(value.shape), sparse.indices(), sparse.values()
-        data = value.detach().cpu().contiguous()
+        data = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
         return str(data.dtype), tuple(data.shape), data.reshape(-1).view(torch.uint8).numpy().tobytes()
     if isinstance(value, torch.jit.ScriptFunction):
         return "script", value._torchdynamo_inline
@@ -84,7 +84,8 @@ def _of_torch(value: Any, torch: Any) -> Any:
         kept = {name: value._c.getattr(name) for name in made.get_attributes()}
         return made.py_class, kept, made.get_constants(), dict(value.named_children()), value.state_dict()
     if isinstance(value, torch.nn.Module) and "parametrizations" in value._modules:  # of a class made for it alone
-        return type(value).__bases__[0], value.__dict__
+        kept = {k: [*v.values()] if k.endswith("_hooks") else v for k, v in vars(value).items()}  # numbered by process
+        return type(value).__bases__[0], kept
     if isinstance(value, torch._ops.OperatorBase | torch._ops.OpOverloadPacket):
         return "operator", str(value)
     if isinstance(value, torch.library.CustomOpDef):

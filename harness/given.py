@@ -58,7 +58,8 @@ def _defines(node: ast.stmt, code: Code) -> bool:
     """Whether a statement of a file or notebook cell defines a class or function; of a lambda, whether it holds it."""
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         return node.name == code.__qualname__.partition(".")[0]
-    line = code.__code__.co_firstlineno if isinstance(code, FunctionType) and code.__qualname__ == "<lambda>" else 0
+    lambda_ = isinstance(code, FunctionType) and code.__qualname__ == "<lambda>"
+    line = inspect.unwrap(code).__code__.co_firstlineno if lambda_ else 0
     return node.lineno <= line <= (node.end_lineno or 0)
 
 

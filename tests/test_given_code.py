@@ -149,6 +149,11 @@ def grow(x: torch.Tensor) -> torch.Tensor:
 def shrink(x: torch.Tensor) -> torch.Tensor:
     return x / 2
 
+def normed(value):
+    layer = nn.Linear(1, 1, bias=False)
+    layer.weight.data.fill_(value)
+    return nn.utils.parametrizations.weight_norm(layer)
+
 def times(number):
     def around(function):
         @functools.wraps(function)
@@ -211,6 +216,9 @@ def make(width, base=nn.Module):
         ("Child(1)", "Child(2)"),
         ("{'f': functools.cache(lambda x: x + 1)}", "{'f': functools.cache(lambda x: x + 2)}"),
         ("times(2)(grow)", "times(3)(grow)"),
+        ("torch.no_grad()(lambda x: x + 1)", "torch.no_grad()(lambda x: x + 2)"),
+        ("torch.ones(1, dtype=torch.cfloat).conj()", "torch.zeros(1, dtype=torch.cfloat).conj()"),
+        ("normed(1.0)", "normed(2.0)"),
         ("torch.jit.script(grow)", "torch.jit.script(shrink)"),
         ("torch.jit.script(nn.ReLU())", "torch.jit.script(nn.ReLU6())"),
         ("torch.library.custom_op('given::one', grow, mutates_args=())", "grow"),
@@ -270,8 +278,9 @@ def test_what_has_no_content_is_refused(cell: Cell, tmp_path: Path) -> None:
         harness.run(cell(LAYER, USES, "USED = threading.Lock()")["Base"], SHORT, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     deep = "USED = []\nfor _ in range(100_000): USED = [USED]"
-    with pytest.raises(RequestError, match="'Base' uses 'USED', whose content can be no part"):
-        trial_id(cell(LAYER, USES, deep)["Base"])
+    for used in (deep, "USED = (x for x in [])"):
+        with pytest.raises(RequestError, match="'Base' uses 'USED', whose content can be no part"):
+            trial_id(cell(LAYER, USES, used)["Base"])
     assert trial_id(cell(LAYER, NET, "x = tokens = threading.Lock()")["Net"])
 
 
