@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from harness.errors import RequestError, shown
 from harness.execution import Execution
 from harness.executors import Executor
+from harness.matching import varied_so
 from harness.plan import Plan, Planned
 from harness.schema import AMOUNT, Record, Training
 from harness.seeds import FEW_SEEDS, identity, name_seeds
 from harness.sharding import BACKWARD, EPOCH
 from harness.sources import content_hash
 from harness.store import RunDirectory
-from harness.suites import format_arguments, read_none
+from harness.suites import format_arguments
 from harness.work import Work
 
 FEW, MANY = 2, 60
@@ -235,11 +236,8 @@ def _in(planned: Planned, plan: Plan, kept: Mapping[str, Sequence[Any]]) -> bool
     for name, values in kept.items():
         if len(values) == len(plan.suite.grid[name]):
             continue
-        if name in Training.model_fields:
-            own = {"": getattr(trial.training, name)} if _varies(planned, name) else None
-        else:
-            own = {"": trial.model.arguments[name]} if name in trial.model.arguments else None
-        if own is not None and not any(_same(own[""], value) for value in values):
+        varies = _varies(planned, name) if name in Training.model_fields else name in trial.model.arguments
+        if varies and not any(varied_so({name: value}, trial.model, trial.training) for value in values):
             return False
     return True
 
@@ -247,10 +245,6 @@ def _in(planned: Planned, plan: Plan, kept: Mapping[str, Sequence[Any]]) -> bool
 def _varies(planned: Planned, name: str) -> bool:
     """Whether a training setting has a meaning for a trial, so that a grid varies it."""
     return not planned.trial.pretrained and (name in AMOUNT or not planned.fits)
-
-
-def _same(own: Any, value: Any) -> bool:
-    return bool(own == value) or own == read_none(value) or str(own) == str(value)
 
 
 def _left_out(plan: Plan, hours: float, all_seeds: int, seeds: int, kept: Mapping[str, Sequence[Any]]) -> str:
