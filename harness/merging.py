@@ -252,7 +252,8 @@ def _copy_trials(
             with replaced(new) as temporary:
                 shutil.copyfile(old, temporary)
     if damaged:
-        tell(f"{len(damaged)} trained models cannot be read and are left out, the first one {damaged[0]}.")
+        more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+        tell(f"a trained model cannot be read and is left out: {damaged[0]}{more}.")
 
 
 def _same(run: Path, other: Path) -> bool:
