@@ -201,20 +201,33 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
 def code_digest(files: Iterable[Path]) -> str:
     """Digest of what files do, whatever they say: layout, comments, docstrings and what errors are raised with count
     for nothing, and everything else does. The same for every version of Python that reads them."""
-    code = _code([ast.parse(file.read_bytes()) for file in files])
-    return hashlib.sha256(code.encode()).hexdigest()[:16]
+    words: list[str] = []
+    for file in files:
+        _spell(ast.parse(file.read_bytes()), words)
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
 
 
-def _code(node: object) -> str:
-    """A syntax tree as text. Versions of Python differ in the empty fields that a node has."""
+def _spell(node: object, words: list[str]) -> None:
+    """A syntax tree as words, one after the other. Versions of Python differ in the empty fields that a node has."""
     if isinstance(node, list):
-        return f"[{', '.join([_code(each) for each in node if not _is_text(each)])}]"
-    if not isinstance(node, ast.AST):
-        return repr(repr(node))
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        return f"('Raise', {_code(node.exc.func)})"
-    fields = [f"({name!r}, {_code(value)})" for name, value in ast.iter_fields(node) if value not in (None, [])]
-    return f"({type(node).__name__!r}, [{', '.join(fields)}])"
+        words.append("[")
+        for each in node:
+            if not _is_text(each):
+                _spell(each, words)
+        words.append("]")
+    elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        words.append("Raise")
+        _spell(node.exc.func, words)
+    elif isinstance(node, ast.AST):
+        words += (type(node).__name__, "(")
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is not None and value != []:
+                words.append(name)
+                _spell(value, words)
+        words.append(")")
+    else:
+        words.append(repr(node))
 
 
 def _is_text(node: object) -> bool:

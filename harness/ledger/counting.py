@@ -32,6 +32,14 @@ at the full length: only there it shows how wide a window or a chunk is."""
 
 Growth = Literal["constant", "logarithmic", "linear", "other"]
 
+ORDER: dict[Growth, str] = {
+    "constant": "all tokens at once",
+    "logarithmic": "in about log(length) steps, as a scan does",
+    "linear": "token by token",
+    "other": "in steps of some other number",
+}
+"""How a model reads a sequence, by how its longest chain of operations grows with the length."""
+
 Flops = dict[str, int]
 
 Passes = dict[tuple[str, str], int]

@@ -2,18 +2,10 @@
 
 import math
 
-from harness.ledger.counting import Growth, Ledger
+from harness.ledger.counting import ORDER, Ledger
 from harness.ledger.parts import PARTS
 from harness.report.elements import Block, Heading, Items, Table
 from harness.report.layout import Column
-
-ORDER: dict[Growth, str] = {
-    "constant": "all tokens at once",
-    "logarithmic": "in about log(length) steps, as a scan does",
-    "linear": "token by token",
-    "other": "in steps of some other number",
-}
-"""How a model reads a sequence, by how its longest chain of operations grows with the length."""
 
 
 def blocks(name: str, found: Ledger) -> list[Block]:

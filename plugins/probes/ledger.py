@@ -8,8 +8,7 @@ from harness_plugins.probes.speed import trial_of
 from pydantic import PositiveFloat, PositiveInt
 
 from harness import Matrix, Scalar, Skip, Subject
-from harness.ledger import PARTS, count
-from harness.ledger.table import ORDER
+from harness.ledger import ORDER, PARTS, count
 from harness.timing import Order, run_order
 
 
