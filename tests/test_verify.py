@@ -12,7 +12,7 @@ from harness_plugins.models.attention_forms import AttentionForms
 from harness_plugins.probes.laws.attention import AttentionLaws
 from harness_plugins.probes.laws.softmax import SoftmaxLaws
 from harness_plugins.tasks.noise import Noise
-from test_laws import ALL, subject
+from law_cases import ALL, subject
 
 from harness.cli import main
 from harness.errors import RequestError
