@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from small_runs import numbers
 
 import harness
 from harness.errors import PluginError
 from harness.registry import default_registry
 from harness.results import Results
-from harness.schema import Record
 from harness.settings import Settings
 from harness.targets import find_entry, load_definition
 from harness.traces import Traces
@@ -95,11 +95,6 @@ def vandal(name: str, body: str) -> str:
 def run(model: str | list[str], out: Path, probes: list[str], **more: Any) -> Results:
     settings: dict[str, Any] = {"tasks": [TASK], "seeds": 1, "training": TINY, "examples": 4} | more
     return harness.run([model] if isinstance(model, str) else model, probes=probes, out=out, **settings)
-
-
-def numbers(record: Record) -> str:
-    """The measurements as they are written; unlike floats, equal where both are NaN."""
-    return record.model_dump_json(include={"measurements"})
 
 
 @pytest.fixture(scope="module")
