@@ -10,9 +10,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import harness
 
-from harness.cli import main
 from harness.registry import default_registry
 from harness.testing import apart
 from harness.testing.installed import check_one
@@ -40,10 +39,6 @@ class Needs(GRU):
 class Plain:
     def __init__(self, width: int = 8): ...
 """
-
-
-def harness(*words: str) -> Result:
-    return CliRunner().invoke(main, words, catch_exceptions=False)
 
 
 ENDS = """

@@ -4,19 +4,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import elsewhere as elsewhere  # the fixture
+from commands import harness
 
-from harness.cli import main
 from harness.specs import CONTRACT_VERSION
-
-
-def harness(*words: str) -> Result:
-    return CliRunner().invoke(main, words, catch_exceptions=False)
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["model", "task", "probe"])
