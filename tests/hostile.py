@@ -16,6 +16,7 @@ from harness.cli import main
 
 LONG = "x" * 100_000
 DEEP = 3000
+EVIL = "<script>alert(1)</script>"
 
 FILES = (
     *("", "~", ".", "..", "/", "/dev/zero", "/dev/full", "/dev/null", "folder", "pipe", "loop", "missing", "secret"),

@@ -1,5 +1,6 @@
 """Records for tests, as short as a test can say them."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -7,6 +8,7 @@ from typing import Any, Literal
 from harness.schema import (
     Curve,
     Failure,
+    Matrix,
     Measurement,
     ModelUse,
     PluginUse,
@@ -18,6 +20,9 @@ from harness.schema import (
     Training,
 )
 from harness.suites import Claim, parse_request
+
+INSIDE = [True, True, True, False, False]
+"""Which of the five places of a curve are within the trained range."""
 
 
 def use(
@@ -119,6 +124,40 @@ def curve(
     about = {"x_label": "distance (tokens)", "y_label": name, "headline": True, **more}
     return Curve.model_validate(
         {"name": name, "unit": unit, "x": list(x), "y": list(y), "inside": inside and list(inside), **about}
+    )
+
+
+def cut(seed: int, model: str = "gpt") -> Record:
+    """What cutting does, in all and by head."""
+    columns = ["attention", "accuracy", "leak", "before", "effect"]
+    return record(
+        *(
+            curve(y, [1, 100], name=name)
+            for name, y in (("untouched", [1, 1]), ("cue_cut", [0.1, 0.2]), ("sham_cut", [1, 1]))
+        ),
+        Matrix(
+            name="by_head",
+            unit="",
+            values=[[math.nan, 1.0, math.nan, math.nan, 0.0], [0.9, 0.4, 1.0, 0.0, 3.0], [0.1, 1.0, 1.0, 0.0, 0.1]],
+            rows=["nothing", "layer 1 head 1", "layer 1 head 2"],
+            columns=columns,
+            row_label="cut",
+            column_label="",
+        ),
+        model=model,
+        probe="edge_cut",
+        seed=seed,
+    )
+
+
+def timed(seed: int) -> Record:
+    """How long a forward pass takes."""
+    return record(
+        curve([1.0, 2.0, 4.0], [64, 128, 256], name="forward", unit="ms", scale="log", x_label="length (tokens)"),
+        Scalar(name="time_exponent", unit="", value=1.0),
+        probe="speed",
+        stage="initial",
+        seed=seed,
     )
 
 

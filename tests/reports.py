@@ -5,9 +5,6 @@ from record_factory import record
 from harness.schema import Matrix, Record, Scalar
 from harness.suites import Suite
 
-INSIDE = [True, True, True, False, False]
-"""Which of the five places of a curve are within the trained range."""
-
 
 def factor(value: float, verdict: str | None = None, name: str = "per_step_factor", unit: str = "ratio") -> Scalar:
     """A headline number."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from record_factory import claim, curve, record, scores
+from record_factory import INSIDE, claim, curve, cut, record, scores, timed
 
 pytest.importorskip("altair", reason="charts need the extra `page`")
 pytest.importorskip("vl_convert", reason="charts need the extra `page`")
@@ -26,7 +26,6 @@ from harness.report.cards import cards
 from harness.schema import Record
 from harness.suites import Experiment, Request, Suite
 
-INSIDE = [True, True, True, False, False]
 SIZE = Size(700, 700)
 
 
@@ -53,40 +52,6 @@ def attention(seed: int, model: str = "gpt") -> Record:
         ),
         model=model,
         probe="attention_to_subject",
-        seed=seed,
-    )
-
-
-def cut(seed: int, model: str = "gpt") -> Record:
-    """What cutting does, in all and by head."""
-    columns = ["attention", "accuracy", "leak", "before", "effect"]
-    return record(
-        *(
-            curve(y, [1, 100], name=name)
-            for name, y in (("untouched", [1, 1]), ("cue_cut", [0.1, 0.2]), ("sham_cut", [1, 1]))
-        ),
-        Matrix(
-            name="by_head",
-            unit="",
-            values=[[math.nan, 1.0, math.nan, math.nan, 0.0], [0.9, 0.4, 1.0, 0.0, 3.0], [0.1, 1.0, 1.0, 0.0, 0.1]],
-            rows=["nothing", "layer 1 head 1", "layer 1 head 2"],
-            columns=columns,
-            row_label="cut",
-            column_label="",
-        ),
-        model=model,
-        probe="edge_cut",
-        seed=seed,
-    )
-
-
-def timed(seed: int) -> Record:
-    """How long a forward pass takes."""
-    return record(
-        curve([1.0, 2.0, 4.0], [64, 128, 256], name="forward", unit="ms", scale="log", x_label="length (tokens)"),
-        Scalar(name="time_exponent", unit="", value=1.0),
-        probe="speed",
-        stage="initial",
         seed=seed,
     )
 

@@ -5,12 +5,13 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from comparisons import LEVELS, compared, run, score, stored
 from record_factory import curve, record
 
 import harness
@@ -23,21 +24,7 @@ from harness.schema import Matrix, Measurement, Pattern, Record, Scalar
 from harness.store import RunDirectory
 from harness.suites import Experiment, Request, Suite
 
-LEVELS = {"chance": 0.125, "best": 1.0}
 FIXTURES = Path(__file__).parent / "fixtures"
-
-
-def run(records: Iterable[Record], name: str = "a") -> Results:
-    """A run of these records, which is in no folder."""
-    return Results(tuple(records), Path(name))
-
-
-def compared(a: Iterable[Record], b: Iterable[Record], **more: Any) -> Comparison:
-    return harness.compare(run(a, "a"), run(b, "b"), **more)
-
-
-def score(value: float, error: float | None = None, **more: Any) -> Scalar:
-    return Scalar(name="score", unit="share", value=value, standard_error=error, headline=True, **more)
 
 
 def seeds(values: Sequence[float], *, error: float | None = None, good: bool = True, **more: Any) -> list[Record]:
@@ -362,17 +349,6 @@ def test_models_are_called_as_reports_of_their_run_call_them() -> None:
     records = tuple(named(each, alias="ours") for each in seeds([0.1]))
     found = harness.compare(Results(records, Path("a"), suite), run(seeds([0.1]), "b"))
     assert only(found).cell.model == "ours -> lstm"
-
-
-def stored(folder: Path, records: Iterable[Record], *, pack: bool = False) -> Path:
-    """A run directory of these records."""
-    store = RunDirectory(folder)
-    store.create()
-    for index, each in enumerate(records):
-        store.write_record(each.model_copy(update={"id": f"{index:016}"}))
-    if pack:
-        store.pack(list(store.read_records()))
-    return folder
 
 
 def invoke(*words: str | Path) -> tuple[int, str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from comparisons import LEVELS, compared, score, stored
+from hostile import EVIL
 from record_factory import curve, record
 
 pytest.importorskip("altair", reason="pages need the extra `page`")
@@ -16,8 +18,6 @@ pytest.importorskip("jinja2", reason="pages need the extra `page`")
 from browsing import browser as browser  # the fixtures
 from browsing import serious
 from browsing import shown as shown
-from test_compare import LEVELS, compared, score, stored
-from test_page import EVIL
 
 from harness.cli import main
 from harness.comparing import Comparison

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from record_factory import claim, curve, record
-from test_charts import cut, timed
+from hostile import EVIL
+from record_factory import claim, curve, cut, record, timed
 
 pytest.importorskip("altair", reason="pages need the extra `page`")
 pytest.importorskip("vl_convert", reason="pages need the extra `page`")
@@ -30,8 +30,6 @@ from harness.suites import Experiment, Request, Suite
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
-
-EVIL = "<script>alert(1)</script>"
 
 
 def pattern(seed: int) -> Record:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
-from record_factory import curve, record
-from reports import INSIDE, claims, factor, lines, matrix
+from record_factory import INSIDE, curve, record
+from reports import claims, factor, lines, matrix
 
 from harness.errors import RequestError
 from harness.report import can_draw, render, rows

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_factory import curve, record
-from reports import INSIDE, factor, lines, matrix
+from record_factory import INSIDE, curve, record
+from reports import factor, lines, matrix
 
 from harness.report import render
 from harness.report.layout import break_lines
