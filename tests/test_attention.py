@@ -1,8 +1,5 @@
 """What is seen of a model's attention: every pattern, while outputs and gradients stay as they were."""
 
-# The call of a module gives Any.
-# mypy: no-warn-return-any
-
 import pytest
 import torch
 import torch.nn.functional as F

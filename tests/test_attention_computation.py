@@ -1,8 +1,5 @@
 """Open attention is PyTorch's: the same numbers for all shapes and flags, and nothing of PyTorch stays replaced."""
 
-# The call of a module gives Any.
-# mypy: no-warn-return-any
-
 import math
 import subprocess
 import sys
