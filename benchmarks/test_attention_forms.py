@@ -29,7 +29,7 @@ def test_attention(benchmark: Any, built: Callable[..., Any], form: str, length:
     """Time, with peak memory of a forward pass beside it; outputs are checked equal first."""
     import torch
 
-    from harness.contracts import Interface
+    from harness import Interface
     from harness.timing import peak_memory
 
     if form == "python" and direction != "forward":

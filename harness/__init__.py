@@ -1,5 +1,8 @@
 """An evaluation harness for sequence architectures.
 
+Whoever uses the harness or writes for it imports the names below from here, wherever they are defined; what else there
+is, such as `harness.attention` for probes, from its own module.
+
 Light: `import harness` imports neither torch nor any plugin; the torch-side names are loaded on first use.
 """
 
@@ -11,8 +14,9 @@ from harness.specs import ExecutorSpec, ModelSpec, ProbeSpec, SuiteSpec, TaskSpe
 
 if TYPE_CHECKING:
     from harness.api import run
+    from harness.batches import IGNORE, Batch, Interface
     from harness.comparing import compare
-    from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task, token_metrics
+    from harness.contracts import Condition, Metric, Skip, Task, token_metrics
     from harness.errors import RequestError
     from harness.results import load
     from harness.schema import Curve, Matrix, Pattern, Scalar
@@ -24,14 +28,15 @@ _LAZY = {
     "run": "harness.api",
     "compare": "harness.comparing",
     "load": "harness.results",
-    **dict.fromkeys(("Batch", "Condition", "Interface", "Metric", "Skip", "Task"), "harness.contracts"),
-    "token_metrics": "harness.contracts",
+    **dict.fromkeys(("IGNORE", "Batch", "Interface"), "harness.batches"),
+    **dict.fromkeys(("Condition", "Metric", "Skip", "Task", "token_metrics"), "harness.contracts"),
     **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.schema"),
     "Subject": "harness.subject",
     "RequestError": "harness.errors",
 }
 
 __all__ = [
+    "IGNORE",
     "Batch",
     "Condition",
     "Curve",

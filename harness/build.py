@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.batches import Interface
 from harness.blame import blame
-from harness.contracts import Interface, Skip, Task
+from harness.contracts import Skip, Task
 from harness.isolation import seed_everything
 from harness.plugin import Plugin, planned
 from harness.registry import Registry

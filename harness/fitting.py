@@ -9,7 +9,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Task
+from harness.batches import Batch
+from harness.contracts import Task
 from harness.errors import DivergedError
 from harness.examples import seeded
 from harness.schema import Trained, Training

@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from harness.contracts import Batch, Skip
+from harness.batches import Batch
+from harness.contracts import Skip
 
 
 class InputGradients:

@@ -20,7 +20,8 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Task
+from harness.batches import Batch
+from harness.contracts import Task
 from harness.errors import HarnessError
 from harness.fingerprints import checksum
 from harness.partial import State

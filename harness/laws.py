@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, nn
 
-from harness.contracts import Interface, Skip
+from harness.batches import Interface
+from harness.contracts import Skip
 from harness.errors import said
 from harness.measurements import Matrix, Scalar
 from harness.subject import Subject

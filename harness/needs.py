@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import torch
 
 from harness.attention import attention_shape
-from harness.contracts import IGNORE, Batch, Interface
+from harness.batches import IGNORE, Batch, Interface
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.offers import OffersAttention
 from harness.recurrence import recurrent_modules, states_of

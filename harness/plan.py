@@ -265,9 +265,9 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients", "inventory"),
-        *("isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "settings", "stacks"),
-        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("batches", "build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients"),
+        *("inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "settings"),
+        *("stacks", "statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
     return sorted([*(here / f"{name}.py" for name in names), *folders])

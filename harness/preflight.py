@@ -13,7 +13,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from harness.contracts import SEES, Interface
+from harness.batches import Interface
+from harness.contracts import SEES
 from harness.isolation import random_state_restored, seed_everything
 from harness.subject import Subject
 from harness.vocabulary import SEEDS_ALIKE

@@ -15,9 +15,10 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from harness.batches import Batch
 from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
-from harness.contracts import Batch, Condition, Skip, Task
+from harness.contracts import Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
 from harness.files import replaced
 from harness.fingerprints import Fingerprint

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Task
+from harness.batches import Batch
+from harness.contracts import Condition, Task
 from harness.examples import seeded
 from harness.schema import Trial
 from harness.vocabulary import Stage

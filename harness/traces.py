@@ -27,6 +27,7 @@ MODULES = (
     "torch.optim.adamw",
 )
 OWN = (
+    "batches",
     "build",
     "contracts",
     "examples",
@@ -53,7 +54,7 @@ CLASSES = (
     "torch.optim:Adam",
     "torch.optim:AdamW",
     "torch.optim:Optimizer",
-    "harness.contracts:Batch",
+    "harness.batches:Batch",
     "harness.contracts:Task",
     "harness.subject:Subject",
 )

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Task
+from harness.batches import Batch
+from harness.contracts import Task
 from harness.errors import DivergedError, PluginError
 from harness.examples import seeded
 from harness.inventory import Course, Inventory

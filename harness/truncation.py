@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from harness.contracts import Batch, Skip
+from harness.batches import Batch
+from harness.contracts import Skip
 from harness.errors import PluginError, RequestError
 from harness.gradients import InputGradients
 from harness.offers import OffersState

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.batches import Interface
 from harness.build import build_model, build_task
-from harness.contracts import Interface, Task
+from harness.contracts import Task
 from harness.devices import check_device
 from harness.errors import HarnessError, RequestError, did_you_mean
 from harness.isolation import one_trial

@@ -6,25 +6,26 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from harness import attention, contracts, generation, gradients, hookspecs, offers, schema, specs, statistics, subject
+import harness
+from harness import attention, generation, gradients, hookspecs, offers, schema, statistics
 from harness.needs import NEEDS
 from harness.testing import abilities
 from harness.testing.kinds import CHECKS
 from harness.testing.reference import NEEDED
 
 CLASSES: tuple[type, ...] = (
-    contracts.Interface,
-    contracts.Batch,
-    contracts.Condition,
-    contracts.Metric,
-    contracts.Task,
-    subject.Subject,
-    contracts.Skip,
-    specs.ModelSpec,
-    specs.TaskSpec,
-    specs.ProbeSpec,
-    specs.SuiteSpec,
-    specs.ExecutorSpec,
+    harness.Interface,
+    harness.Batch,
+    harness.Condition,
+    harness.Metric,
+    harness.Task,
+    harness.Subject,
+    harness.Skip,
+    harness.ModelSpec,
+    harness.TaskSpec,
+    harness.ProbeSpec,
+    harness.SuiteSpec,
+    harness.ExecutorSpec,
 )
 RESULTS = (schema.Scalar, schema.Curve, schema.Matrix, schema.Training)
 DOORS = (attention, generation, gradients, statistics)

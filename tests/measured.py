@@ -7,7 +7,7 @@ import torch
 from harness_plugins.tasks.recall import Recall
 from torch import nn
 
-from harness.contracts import Task
+from harness import Task
 from harness.schema import Curve, Matrix, Measurement, Scalar
 from harness.subject import Subject
 

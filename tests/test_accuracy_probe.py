@@ -9,7 +9,7 @@ from harness_plugins.probes.accuracy import accuracy
 from harness_plugins.tasks.recall import KEYS, VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Metric
+from harness import Batch, Condition, Metric
 from harness.schema import Curve, Matrix, Scalar
 from harness.subject import Subject
 

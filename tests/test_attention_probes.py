@@ -20,7 +20,7 @@ from measured import cell, curve, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Skip, Task
+from harness import IGNORE, Batch, Condition, Interface, Metric, Skip, Task
 from harness.errors import RequestError
 from harness.schema import Matrix
 

@@ -14,7 +14,7 @@ from measured import cell, curve, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Skip
+from harness import Skip
 from harness.schema import Matrix
 
 

@@ -17,9 +17,8 @@ from harness_plugins.models.window_mlp import WindowMLP
 from torch import Tensor
 
 import harness
-from harness import Batch, RequestError
+from harness import IGNORE, Batch, RequestError
 from harness.claims import judge
-from harness.contracts import IGNORE
 from harness.plan import make_plan
 from harness.registry import default_registry
 from harness.report.cards import cards

@@ -36,7 +36,7 @@ from wrong_models.outputs import (
 )
 from wrong_models.weights import BufferOfNaN, Complex, Unused
 
-from harness.contracts import Condition, Interface, Skip
+from harness import Condition, Interface, Skip
 from harness.testing import MODEL_CHECKS, check_model
 from harness.testing.models import model_checker
 from harness.testing.toys import Attending, Marked, Recurrent

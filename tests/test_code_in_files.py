@@ -141,7 +141,7 @@ def test_a_neighbour_never_stands_in_for_python_or_the_harness(files: Write) -> 
     files("raise RuntimeError", "copy.py")
     files("raise RuntimeError", "harness.py")
     path = files("import copy\nfrom harness import Task\nclass M:\n    def value(self): return Task, copy", "plugin.py")
-    from harness.contracts import Task
+    from harness import Task
 
     assert value(path)[0] is Task
 

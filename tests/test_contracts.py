@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness import Batch, Condition, Interface, Metric, Task
 from harness.examples import standard_error
 from harness.subject import Subject
 

@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 import torch
 
-from harness.contracts import IGNORE, Batch, Condition, Task, token_metrics
+from harness import IGNORE, Batch, Condition, Task, token_metrics
 from harness.examples import seeded
 from harness.testing.case import as_definition
 from harness.testing.tasks.case import TaskCase

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition
+from harness import IGNORE, Batch, Condition
 
 
 def rows(batch: Batch) -> list[tuple[int, ...]]:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from harness.contracts import IGNORE, Condition
+from harness import IGNORE, Condition
 
 SENTENCE = re.compile(r"<d(?P<adj>a?)n(?P<phrases>(pdn)*)(i|t(?P<object>da?n))(?P<adverb>v?)\.>")
 

@@ -10,7 +10,7 @@ from farm import CORPUS, FARM, VERBS, closed_form, generator, zipf_entropy
 from harness_plugins.tasks.farm_grammar import WORDS, Grammar
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition
+from harness import IGNORE, Batch, Condition
 
 
 def logits(batch: Batch, likely: dict[int, list[str]]) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from harness_plugins.probes.own_outputs import OwnOutputs
 from torch import Tensor, nn
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, Task, token_metrics
 from harness.examples import seeded
 from harness.generation import generate
 from harness.measurements import Curve, Scalar
@@ -208,7 +208,7 @@ def test_what_is_no_number_is_not_right() -> None:
 
 def test_where_outputs_are_not_read_again_nothing_is_measured() -> None:
     """A task whose targets are not the tokens that follow."""
-    from harness.contracts import Skip
+    from harness import Skip
 
     task = Ring()
     task.fed = False

@@ -16,7 +16,7 @@ from harness_plugins.tasks.noise import Noise
 from harness_plugins.tasks.recall import VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Interface, Skip, Task
+from harness import Batch, Condition, Interface, Skip, Task
 from harness.examples import seeded
 from harness.schema import Curve, Matrix, Scalar
 from harness.subject import Subject

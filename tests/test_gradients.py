@@ -10,7 +10,7 @@ from harness_plugins.models.lstm import LSTM
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Skip
+from harness import Batch, Skip
 from harness.examples import seeded
 from harness.gradients import InputGradients, input_gradients
 

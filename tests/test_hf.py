@@ -21,9 +21,9 @@ from harness_plugins.tasks.recall import Recall
 from hf_models import SETTINGS, TEXT, request, save, tokenizer
 
 import harness
+from harness import Interface, Skip, Task
 from harness.attention import attention_patterns, cut, edges_after, observe
 from harness.cli import main
-from harness.contracts import Interface, Skip, Task
 from harness.needs import unmet
 from harness.results import Results
 from harness.schema import Curve, Matrix, Measurement, Scalar

@@ -1,5 +1,6 @@
 """Imports go down only; what needs no torch never imports it; types are checked in every call. Each check can fail."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import jaxtyping
 import pytest
 import torch
 
-from harness.contracts import Batch
+import harness
+from harness import Batch
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,6 +51,22 @@ def test_a_wrong_import_is_caught(copy: Path, module: str, line: str) -> None:
     path = copy / module
     path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
     assert lint_imports(copy).returncode == 1
+
+
+def test_plugins_import_public_names_from_one_place() -> None:
+    """Plugins, examples and templates say `from harness import Batch`, wherever that is defined; copies of their first
+    lines then work anywhere."""
+    sources = [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    sources += (ROOT / "harness" / "templates").rglob("*.py.txt")
+    assert {source.relative_to(ROOT).parts[0] for source in sources} == {"plugins", "examples", "harness"}
+    imported = re.compile(r"from harness\.[\w.]+ import (\([^)]*\)|.+)")
+    elsewhere = [
+        f"{source.relative_to(ROOT)}: {name}"
+        for source in sources
+        for names in imported.findall(source.read_text(encoding="utf-8"))
+        for name in set(re.findall(r"\w+", names)) & set(harness.__all__)
+    ]
+    assert not elsewhere
 
 
 def test_shapes_are_checked_while_tests_run() -> None:

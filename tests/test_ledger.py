@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import harness
+from harness import Interface
 from harness.cli import main
-from harness.contracts import Interface
 from harness.errors import RequestError
 from harness.ledger import Ledger, count, ledger
 from harness.measurements import Matrix, Scalar

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from harness.contracts import Interface
+from harness import Interface
 from harness.ledger import count, ledger
 from harness.registry import Entry, default_registry
 from harness.suites import Request

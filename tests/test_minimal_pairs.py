@@ -15,7 +15,7 @@ from hf_models import KINDS, TEXT, blimp, tokenizer
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Condition, Skip
+from harness import Condition, Skip
 from harness.errors import RequestError
 from harness.examples import standard_error
 from harness.subject import Subject

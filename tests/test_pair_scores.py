@@ -11,7 +11,7 @@ import pytest
 import torch
 from hf_models import save, tokenizer
 
-from harness.contracts import Skip
+from harness import Skip
 from harness.needs import unmet
 from harness.schema import Scalar
 from harness.subject import Subject

@@ -23,8 +23,7 @@ from harness_plugins.tasks.recall import Recall
 from torch import Tensor, nn
 
 import harness
-from harness import partial
-from harness.contracts import Batch, Task
+from harness import Batch, Task, partial
 from harness.inventory import CannotGoOnError
 from harness.partial import Partial, State
 from harness.schema import Record, Training

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from hf_models import request
 from torch import Tensor, nn
 
-from harness.contracts import Batch, Condition, Interface, Metric, Task
+from harness import Batch, Condition, Interface, Metric, Task
 from harness.needs import unfair
 from harness.plugin import resolve
 from harness.preflight import ALIKE, DRAWS, KEEPS_STATE, MIXES, PROBABILITIES, inspect

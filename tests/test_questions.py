@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, Task, token_metrics
 from harness.needs import unfair
 from harness.preflight import inspect
 from harness.subject import Subject

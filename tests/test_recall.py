@@ -6,7 +6,7 @@ import pytest
 import torch
 from harness_plugins.tasks.recall import DISTRACTORS, KEYS, QUESTION, VOCABULARY, Recall, mutual_information
 
-from harness.contracts import Condition
+from harness import Condition
 from harness.errors import RequestError
 from harness.examples import seeded
 from harness.plugin import resolve

@@ -16,7 +16,7 @@ from measured import Found, cell, curve, measure, scalar
 from torch import Tensor, nn
 
 import harness
-from harness.contracts import Skip
+from harness import Skip
 from harness.needs import unmet
 from harness.schema import Matrix
 from harness.subject import Subject

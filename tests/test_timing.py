@@ -18,8 +18,8 @@ from record_factory import curve, record
 from torch import nn
 
 import harness
+from harness import Interface
 from harness.cli import main
-from harness.contracts import Interface
 from harness.devices import default_jobs
 from harness.registry import default_registry
 from harness.report import render

@@ -17,7 +17,7 @@ from harness_plugins.tasks.recall import Recall
 from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from harness.contracts import Batch, Interface, Metric, Task
+from harness import Batch, Interface, Metric, Task
 from harness.errors import DivergedError, PluginError
 from harness.examples import seeded
 from harness.schema import Training

@@ -16,9 +16,8 @@ from harness_plugins.probes.input_swap import input_swap
 from harness_plugins.tasks.copying import Copy, Reverse
 from torch import Tensor, nn
 
-from harness import Interface, Matrix, Scalar, Skip, Subject, Task
+from harness import IGNORE, Interface, Matrix, Scalar, Skip, Subject, Task
 from harness.attention import look
-from harness.contracts import IGNORE
 from harness.ledger.naming import ledger
 
 LETTERS = 5

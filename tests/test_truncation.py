@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import harness
-from harness.contracts import Batch, Interface
+from harness import Batch, Interface
 from harness.errors import PluginError
 from harness.gradients import InputGradients
 from harness.schema import Training

@@ -14,7 +14,7 @@ from harness_plugins.probes.position_extrapolation import PositionExtrapolation
 from torch import nn
 from wrong_reasons import cases
 
-from harness.contracts import Task
+from harness import Task
 from harness.examples import seeded
 from harness.schema import Measurement, Scalar
 from harness.subject import Subject

@@ -13,7 +13,7 @@ from harness_plugins.tasks.farm_grammar import WORDS
 from harness_plugins.tasks.recall import DISTRACTORS, KEYS, VOCABULARY, Recall
 from torch import Tensor, nn
 
-from harness.contracts import Task
+from harness import Task
 
 Chooses = Callable[[Tensor], Tensor]
 """From tokens (batch time) to the ones that each query answers by (batch query key)."""

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
-from harness.contracts import Interface
+from harness.batches import Interface
 from harness.errors import RequestError
 from harness.ledger.owners import REST, Owners
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of

@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from harness.batches import Interface
 from harness.build import build_model
-from harness.contracts import Interface, Skip
+from harness.contracts import Skip
 from harness.errors import PluginError, RequestError
 from harness.ledger.counting import Ledger, count
 from harness.plugin import Plugin, resolve

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor
 
-from harness.contracts import Batch
+from harness.batches import Batch
 
 
 class OffersPadding(Protocol):

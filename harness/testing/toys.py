@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task
+from harness.batches import IGNORE, Batch, Interface
+from harness.contracts import Condition, Metric, Task
 
 ANSWERS, FILLERS = 4, 4
 QUESTION = ANSWERS + FILLERS

@@ -21,8 +21,8 @@ from typing import Any
 
 from harness_plugins.executors.elsewhere import Event, run_elsewhere
 
-from harness import __version__
-from harness.errors import HarnessError, PluginError, RequestError
+from harness import RequestError, __version__
+from harness.errors import HarnessError, PluginError
 from harness.executors import Limits, Tell
 from harness.executors.children import Say, how_it_ended, listen, working
 from harness.files import write_atomic

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from harness import RequestError
 from harness.arguments import validate
 from harness.capabilities import Capabilities
-from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.errors import HarnessError, did_you_mean
 from harness.registry import Entry, Registry, default_registry
 from harness.sources import source_files
 from harness.specs import Spec

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from harness import Batch, Interface, Skip
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Interface, Skip
 
 AT_ONCE = 2**20
 """So many n-grams are kept as they come before they are counted."""

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from harness import Batch, Task
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Task
 from harness.subject import OUTPUTS_AT_ONCE
 
 EXACT = 32

@@ -24,9 +24,8 @@ from jaxtyping import Bool
 from pydantic import PositiveInt
 from torch import Tensor
 
-from harness import Batch, Condition, Curve, Matrix, Scalar, Skip, Subject, Task
+from harness import Batch, Condition, Curve, Matrix, RequestError, Scalar, Skip, Subject, Task
 from harness.attention import Layer, select
-from harness.errors import RequestError
 from harness.examples import seeded
 
 COLUMNS = (

@@ -21,8 +21,7 @@ from harness_plugins.probes.conditions import (
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from harness import Batch, Condition, Curve, Scalar, Skip, Subject, Task
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Condition, Curve, Scalar, Skip, Subject, Task
 from harness.statistics import GOOD, MEANINGS, WAY, settled
 
 WORDS = {

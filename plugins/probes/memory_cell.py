@@ -13,8 +13,7 @@ from jaxtyping import Float
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor, nn
 
-from harness import Batch, Condition, Curve, Scalar, Skip, Subject
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Condition, Curve, Scalar, Skip, Subject
 from harness.examples import standard_error
 from harness.recurrence import StateLayer, jacobians
 

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from pydantic import PositiveInt
 from torch import Tensor
 
-from harness import Batch, Curve, Metric, Scalar, Skip, Subject
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Curve, Metric, Scalar, Skip, Subject
 from harness.examples import standard_error
 from harness.generation import generate
 from harness.statistics import MEANINGS, POOR, WAY, settled

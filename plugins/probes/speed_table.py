@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable, Iterator
 from statistics import median
 
+from harness import Curve
 from harness.report.numbers import number
-from harness.schema import Curve, Record
+from harness.schema import Record
 from harness.seeds import current
 
 MEASURED = {"forward": "a forward pass", "forward_and_backward": "forward and backward"}

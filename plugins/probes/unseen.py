@@ -8,8 +8,7 @@ from harness_plugins.probes.conditions import curve, in_order
 from jaxtyping import Bool
 from torch import Tensor
 
-from harness import Batch, Condition, Curve, Scalar, Skip, Subject
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Condition, Curve, Scalar, Skip, Subject
 from harness.examples import standard_error
 
 

@@ -12,8 +12,7 @@ from jaxtyping import Float
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness import Batch, Condition, Interface, token_metrics
 
 
 class Compression(Drawn):

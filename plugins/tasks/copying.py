@@ -11,7 +11,7 @@ from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Task, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, Task, token_metrics
 
 ALPHABET = string.ascii_letters
 

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from harness import Batch, Condition, Task
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Condition, Task
 from harness.examples import seeded
 
 Use = Literal["training", "validation", "test"]

@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from harness_plugins.tasks.drawing import Drawn, asking
 from pydantic import Field, PositiveInt
 
-from harness import Batch, Condition, Interface
-from harness.contracts import IGNORE, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, token_metrics
 
 
 class Dyck(Drawn):

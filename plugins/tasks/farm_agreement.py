@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric, Task
+from harness import IGNORE, Batch, Condition, Interface, Metric, Task
 from harness.errors import did_you_mean
 from harness.examples import seeded, standard_error
 

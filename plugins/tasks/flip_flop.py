@@ -8,8 +8,7 @@ import torch
 from harness_plugins.tasks.drawing import Drawn, asking, unasked
 from pydantic import Field
 
-from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness import Batch, Condition, Interface, token_metrics
 
 WRITE, READ, SKIP, ZERO = range(4)
 

@@ -13,8 +13,7 @@ from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from harness import Batch, Condition, Interface
-from harness.contracts import IGNORE, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, token_metrics
 
 LETTERS, LONGEST = 4, 3
 """Letters of keys, and as many of values; letters of a word."""

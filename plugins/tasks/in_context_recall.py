@@ -10,8 +10,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from harness import Batch, Condition, Interface
-from harness.contracts import IGNORE, token_metrics
+from harness import IGNORE, Batch, Condition, Interface, token_metrics
 
 Length = Annotated[int, Field(ge=4, multiple_of=2)]
 

@@ -9,8 +9,7 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness import Batch, Condition, Interface, token_metrics
 
 Length = Annotated[int, Field(ge=2)]
 

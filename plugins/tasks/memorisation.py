@@ -8,8 +8,7 @@ import torch
 from harness_plugins.tasks.drawing import Drawn, asking, numbered, unasked
 from pydantic import Field
 
-from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness import Batch, Condition, Interface, token_metrics
 from harness.examples import seeded
 
 Length = Annotated[int, Field(ge=2, multiple_of=2)]

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import NonNegativeInt
 from torch import Tensor
 
-from harness.contracts import Batch, Condition, Interface, Metric, Skip, Task
+from harness import Batch, Condition, Interface, Metric, Skip, Task
 from harness.errors import did_you_mean
 from harness.examples import seeded, standard_error
 from harness.offers import OffersWordEnds, Tokenizer

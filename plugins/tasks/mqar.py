@@ -7,8 +7,7 @@ import torch
 from harness_plugins.tasks.drawing import Drawn, asking, distinct, numbered, unasked, ways
 from pydantic import Field, PositiveInt
 
-from harness import Batch, Condition, Interface
-from harness.contracts import token_metrics
+from harness import Batch, Condition, Interface, token_metrics
 
 
 class MultiQueryRecall(Drawn):

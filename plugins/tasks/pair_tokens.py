@@ -11,7 +11,7 @@ from harness_plugins.tasks.pair_files import Pair, Sentence
 from jaxtyping import Int
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch
+from harness import IGNORE, Batch
 from harness.offers import OffersWordEnds, Tokenizer
 
 ROLES = ("start", "subject", "verb", "function", "other")

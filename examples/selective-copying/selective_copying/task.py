@@ -8,9 +8,8 @@ from jaxtyping import Float
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
-from harness import Batch, Condition, Interface, Metric, Task
+from harness import IGNORE, Batch, Condition, Interface, Metric, Task
 
-IGNORE = -100
 SYMBOLS = 16
 NOISE, ASK = SYMBOLS, SYMBOLS + 1
 

@@ -1,6 +1,7 @@
 """What every model should do."""
 
-from harness.contracts import Interface, Task
+from harness.batches import Interface
+from harness.contracts import Task
 from harness.examples import seeded
 from harness.testing import declarations
 from harness.testing.case import PluginLike, as_definition

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from harness.batches import Batch, Interface
 from harness.build import WrongKindError, build_model
-from harness.contracts import Batch, Interface
 from harness.fitting import OffersFit
 from harness.isolation import random_state_restored
 from harness.preflight import changed, difference

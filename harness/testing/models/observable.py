@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from harness.attention import Layer, check_cut, edges_after, look, observe, select
-from harness.contracts import Batch, Skip
+from harness.batches import Batch
+from harness.contracts import Skip
 from harness.errors import RequestError
 from harness.gradients import input_gradients
 from harness.offers import OffersCache, OffersState

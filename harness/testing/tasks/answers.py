@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from harness.contracts import IGNORE, Batch
+from harness.batches import IGNORE, Batch
 from harness.examples import seeded
 from harness.testing.abilities import OffersPerfection
 from harness.testing.tasks.case import TaskCase

@@ -4,7 +4,8 @@ from itertools import groupby
 
 import torch
 
-from harness.contracts import IGNORE, Batch, Condition, Interface, Metric
+from harness.batches import IGNORE, Batch, Interface
+from harness.contracts import Condition, Metric
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import BATCHES, TaskCase
 

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness.batches import IGNORE, Batch
 from harness.build import WrongKindError, build_task
-from harness.contracts import IGNORE, Batch, Condition, Task
+from harness.contracts import Condition, Task
 from harness.examples import seeded
 from harness.targets import place_of
 from harness.testing.case import Case

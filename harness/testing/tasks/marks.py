@@ -2,7 +2,7 @@
 
 import torch
 
-from harness.contracts import Batch
+from harness.batches import Batch
 from harness.examples import seeded
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import TaskCase

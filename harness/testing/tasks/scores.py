@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from harness.contracts import Batch, Condition
+from harness.batches import Batch
+from harness.contracts import Condition
 from harness.examples import standard_error
 from harness.testing.abilities import OffersPerfection
 from harness.testing.checks import Failed, NotApplicable, check

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations, islice
 
-from harness.contracts import Batch
+from harness.batches import Batch
 from harness.examples import seeded
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import BATCHES, TaskCase
