@@ -23,7 +23,7 @@ from harness.registry import default_registry
 from harness.schema import Record
 from harness.suite_files import load_suite
 from harness.suites import DEEPEST
-from harness.testing.results import Report
+from harness.testing.results import CheckReport
 
 RUN: tuple[str, ...] = (
     "run",
@@ -324,7 +324,7 @@ def test_a_record_that_somebody_deletes_meanwhile_is_written_again() -> None:
 
 def test_nothing_that_is_checked_is_no_success() -> None:
     """Even if no check says why it does not apply."""
-    report = Report("model", "lstm", ())
+    report = CheckReport("model", "lstm", ())
     assert report.unchecked
     assert "nothing was checked" in report.text()
 

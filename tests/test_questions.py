@@ -14,7 +14,7 @@ from harness.needs import unfair
 from harness.preflight import inspect
 from harness.subject import Subject
 from harness.testing import check_model, check_task
-from harness.testing.results import Report
+from harness.testing.results import CheckReport
 
 LETTERS, SEPARATOR = 4, 4
 
@@ -81,7 +81,7 @@ class Claims(Encodes):
     sees = "past"
 
 
-def failures(report: Report) -> dict[str, str]:
+def failures(report: CheckReport) -> dict[str, str]:
     return {result.check.name: result.message for result in report.results if result.status == "failed"}
 
 

@@ -15,7 +15,7 @@ from harness.testing.as_tests import conformance
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.models import MODEL_CHECKS, check_model
 from harness.testing.probes import PROBE_CHECKS, check_probe
-from harness.testing.results import CheckResult, Report
+from harness.testing.results import CheckReport, CheckResult
 from harness.testing.tasks import TASK_CHECKS, check_task
 
 __all__ = [
@@ -23,10 +23,10 @@ __all__ = [
     "PROBE_CHECKS",
     "TASK_CHECKS",
     "Check",
+    "CheckReport",
     "CheckResult",
     "Failed",
     "NotApplicable",
-    "Report",
     "check_model",
     "check_probe",
     "check_task",

@@ -14,7 +14,7 @@ from harness.executors.children import Child, Say, die_at_once, how_it_ended, li
 from harness.registry import default_registry, place_among
 from harness.testing.checks import check
 from harness.testing.installed import check_installed, short_name
-from harness.testing.results import CheckResult, Key, Report
+from harness.testing.results import CheckReport, CheckResult, Key
 
 GRACE = 0.5
 """Seconds in which the process can still write down where it is."""
@@ -29,7 +29,7 @@ def answers(case: object) -> None:
     """That it does not, is seen from outside."""
 
 
-def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Iterator[Report]:
+def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Iterator[CheckReport]:
     """The reports of `check_installed`; a plugin whose check hangs, or ends the process, fails the check `answers`.
 
     Args:
@@ -54,7 +54,9 @@ def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Itera
             yield ended
 
 
-def _reports(child: Child, timeout: float, done: set[Key], places: Path) -> Generator[Report, None, Report | None]:
+def _reports(
+    child: Child, timeout: float, done: set[Key], places: Path
+) -> Generator[CheckReport, None, CheckReport | None]:
     """The reports that come; in the end that of a plugin at which the process ended or hung, if there was one."""
     checking: tuple[Key, str] | None = None
     begun, sign = False, monotonic()
@@ -88,7 +90,7 @@ def _reports(child: Child, timeout: float, done: set[Key], places: Path) -> Gene
         key, name = checking
         done.add(key)
         failed = CheckResult(answers, "failed", f"{problem} in the check {name!r}", where)
-        return Report(key[0] or "plugin", short_name(key[1]), (failed,))
+        return CheckReport(key[0] or "plugin", short_name(key[1]), (failed,))
 
 
 def place_of_hang(places: Path) -> str:

@@ -16,7 +16,7 @@ from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
 from harness.testing.checks import check
 from harness.testing.kinds import CHECKERS, CHECKS
-from harness.testing.results import CheckResult, Key, Report, Status
+from harness.testing.results import CheckReport, CheckResult, Key, Status
 
 Tell = Callable[[Key, str], None]
 """Hears of which plugin which check begins."""
@@ -38,7 +38,7 @@ def check_installed(
     *,
     done: Collection[Key] = (),
     tell: Tell = lambda key, check: None,
-) -> Iterator[tuple[Key, Report]]:
+) -> Iterator[tuple[Key, CheckReport]]:
     """The reports of the named plugins, one for each kind that has the name; of all, if none is named.
 
     Args:
@@ -82,7 +82,7 @@ def short_name(name: str) -> str:
     return name.rpartition(":")[2] if not Request.model_validate(name).arguments and not name.count("/") else name
 
 
-def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key, check: None) -> Report:
+def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key, check: None) -> CheckReport:
     """The report of one plugin; one that cannot be imported fails the check `loads`."""
     request, shown = Request.model_validate(name), short_name(name)
     tell((kind, name), loads.name)
@@ -91,15 +91,15 @@ def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key,
             return _not_checked(kind, shown, "not applicable", reason)
         checker = CHECKERS[kind](name)
         checker.tell = partial(tell, (kind, name))
-        return Report(kind, shown, checker.report().results)
+        return CheckReport(kind, shown, checker.report().results)
     except RequestError:
         raise
     except Exception as error:
         return _not_checked(kind, shown, "failed", str(error) if isinstance(error, PluginError) else describe(error))
 
 
-def _not_checked(kind: str, name: str, status: Status, reason: str) -> Report:
-    return Report(kind, name, (CheckResult(loads, status, reason),))
+def _not_checked(kind: str, name: str, status: Status, reason: str) -> CheckReport:
+    return CheckReport(kind, name, (CheckResult(loads, status, reason),))
 
 
 def _refuse(entry: Entry, request: Request) -> None:

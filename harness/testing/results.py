@@ -35,7 +35,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """The results of all checks of one plugin."""
 
     kind: str

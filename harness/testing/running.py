@@ -11,7 +11,7 @@ from harness.isolation import random_state_restored
 from harness.registry import describe, place_of_error
 from harness.testing.case import Case
 from harness.testing.checks import Check, Failed, NotApplicable
-from harness.testing.results import CheckResult, Report
+from harness.testing.results import CheckReport, CheckResult
 
 
 @dataclass
@@ -31,9 +31,9 @@ class Checker:
             self.known[name] = self._run(self._check(name))
         return self.known[name]
 
-    def report(self) -> Report:
+    def report(self) -> CheckReport:
         """The results of all checks."""
-        return Report(self.kind, str(self.case.request), tuple(self.result(check.name) for check in self.checks))
+        return CheckReport(self.kind, str(self.case.request), tuple(self.result(check.name) for check in self.checks))
 
     def _run(self, check: Check) -> CheckResult:
         if name := self._waits_for(check):

@@ -8,14 +8,14 @@ from harness.testing.case import PluginLike, as_definition
 from harness.testing.checks import checks_in
 from harness.testing.models import causality, hardware, observable, outputs, weights
 from harness.testing.models.case import ModelCase
-from harness.testing.results import Report
+from harness.testing.results import CheckReport
 from harness.testing.running import Checker
 
 MODEL_CHECKS = checks_in(declarations, outputs, causality, weights, observable, hardware)
 """All checks of a model, in the order of the report."""
 
 
-def check_model(model: PluginLike, *, interface: Interface | None = None, task: Task | None = None) -> Report:
+def check_model(model: PluginLike, *, interface: Interface | None = None, task: Task | None = None) -> CheckReport:
     """Check a model: a registered name with or without arguments, a file (`./gru.py:GRU`) or a class.
 
     Args:

@@ -8,14 +8,14 @@ from harness.testing.case import PluginLike, as_definition
 from harness.testing.checks import checks_in
 from harness.testing.probes import conduct, measurements
 from harness.testing.probes.case import ProbeCase
-from harness.testing.results import Report
+from harness.testing.results import CheckReport
 from harness.testing.running import Checker
 
 PROBE_CHECKS = (declarations.arguments, *checks_in(measurements, conduct))
 """All checks of a probe, in the order of the report."""
 
 
-def check_probe(probe: PluginLike, *, model: nn.Module | None = None, task: Task | None = None) -> Report:
+def check_probe(probe: PluginLike, *, model: nn.Module | None = None, task: Task | None = None) -> CheckReport:
     """Check a probe: a registered name with or without arguments, a file (`./p.py:probe`), a function or a class.
 
     Args:
