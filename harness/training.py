@@ -25,6 +25,9 @@ from harness.truncation import Truncated
 VALIDATION_BATCHES = 4
 """The validation loss is the mean over this many batches drawn once, from a stream of their own."""
 
+Stopped = Literal["budget", "early stop"]
+"""Why a training ended."""
+
 REMEDY = "try a smaller learning rate (--training lr=...), gradient clipping or warm-up"
 
 
@@ -125,7 +128,7 @@ def train(
     compute = model if training.truncate is None else Truncated(model, training.truncate, validation)
     window = min(training.validate_every, steps)
     course = Course(torch.zeros(window, device=device), torch.zeros(window, device=device))
-    stopped: Literal["budget", "early stop"] = "budget"
+    stopped: Stopped = "budget"
     model.train()
     inventory = Inventory(model, task, optimizer, generator, device) if keeper else None
     if keeper and inventory and (kept := keeper.load()):
@@ -135,13 +138,8 @@ def train(
     for step in range(course.step + 1, steps + 1):
         _set_learning_rate(optimizer, training, step, steps)
         batch = next(stream).to(device)
-        loss = task.loss(compute(batch.tokens), batch)
-        for parameter in parameters:
-            parameter.grad = None
-        loss.backward()
-        course.norms[(step - 1) % window] = _clip(parameters, training.clip)
-        optimizer.step()
-        course.losses[(step - 1) % window] = loss.detach()
+        loss, norm = _step(compute, task, batch, parameters, optimizer, training.clip)
+        course.losses[(step - 1) % window], course.norms[(step - 1) % window] = loss, norm
         course.step = step
         if step % window == 0 or step == steps:
             _look(course, model, task, validation)
@@ -160,18 +158,41 @@ def train(
             started = time.perf_counter() - course.seconds
     if course.best_state is not None:
         model.load_state_dict(course.best_state)
+    course.seconds = time.perf_counter() - started
+    return Outcome(_summary(course, stopped, training.clip), course.curve)
+
+
+def _step(
+    compute: Callable[[Tensor], Tensor],
+    task: Task,
+    batch: Batch,
+    parameters: list[nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    clip: float | None,
+) -> tuple[Tensor, Tensor]:
+    """One step on one batch: the loss before it, and the norm of its gradient before clipping."""
+    loss = task.loss(compute(batch.tokens), batch)
+    for parameter in parameters:
+        parameter.grad = None
+    loss.backward()
+    norm = _clip(parameters, clip)
+    optimizer.step()
+    return loss.detach(), norm
+
+
+def _summary(course: Course, stopped: Stopped, clip: float | None) -> Trained:
+    """What records say of a training that has ended."""
     last, norms = course.curve[-1], course.gradient_norms
-    trained = Trained(
+    return Trained(
         steps=course.step,
         stopped=stopped,
         loss=last["loss"],
         validation_loss=last["validation_loss"] if course.best_state is None else course.best,
-        seconds=time.perf_counter() - started,
+        seconds=course.seconds,
         gradient_norm_median=median(norms),
         gradient_norm_max=max(norms),
-        clipped=None if training.clip is None else sum(norm > training.clip for norm in norms) / len(norms),
+        clipped=None if clip is None else sum(norm > clip for norm in norms) / len(norms),
     )
-    return Outcome(trained, course.curve)
 
 
 def _look(course: Course, model: nn.Module, task: Task, validation: list[Batch]) -> None:
