@@ -10,14 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from harness.schema import Strict, Trial
 from harness.targets import is_given
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 START = 600.0
 """Seconds that importing and building the model, and the shortest length, may take beyond all budgets."""
@@ -127,59 +131,33 @@ def measure(order: Order) -> Timings:
 
 
 def _measure(order: Order) -> Timings:
-    import torch
-
     from harness.build import TrialPlugins
-    from harness.registry import default_registry, describe
+    from harness.registry import default_registry
 
     trial = order.trial
     plugins = TrialPlugins(default_registry(), trial)
     interface = plugins.build_task().interface
     model = plugins.build_model(interface)
-
-    def finish() -> None:
-        if trial.device != "cpu":
-            torch.cuda.synchronize()
-
-    def forward(inputs: torch.Tensor) -> None:
-        with torch.inference_mode():
-            model(inputs)
-        finish()
-
-    def both(inputs: torch.Tensor) -> None:
-        outputs: torch.Tensor = model(inputs)
-        if not outputs.requires_grad:
-            raise ValueError("the model's outputs carry no gradient")
-        outputs.sum().backward()
-        finish()
-
     forwards: list[float] = []
     boths: list[float] = []
     memories: list[float] = []
     limits: dict[str, str] = {}
     for length in order.lengths:
-        try:
+        with _refusal(limits, "forward", f"at {length} tokens"):
             inputs = interface.draw(order.batch, length, device=trial.device)
             if interface.input == "vectors":
                 inputs.requires_grad_(order.backward)
+            forward = partial(_forward, model, inputs)
             if "forward" not in limits and affordable(forwards, order, length):
                 model.eval()
                 if not memories:
-                    forward(inputs)
-                memories.append(peak_memory(partial(forward, inputs), trial.device))
-                forwards.append(shortest(partial(forward, inputs), order.budget))
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, IndexError, ValueError) as error:
-            limits["forward"] = f"at {length} tokens: {describe(error)}"
-        try:
+                    forward()
+                memories.append(peak_memory(forward, trial.device))
+                forwards.append(shortest(forward, order.budget))
+        with _refusal(limits, "backward", f"backward at {length} tokens"):
             if order.backward and not limits and affordable(boths, order, length):
                 model.train()
-                boths.append(shortest(partial(both, inputs), order.budget))
-        except torch.OutOfMemoryError:
-            raise
-        except (RuntimeError, IndexError, ValueError) as error:
-            limits["backward"] = f"backward at {length} tokens: {describe(error)}"
+                boths.append(shortest(partial(_both, model, inputs), order.budget))
 
     def padded(values: list[float]) -> list[float]:
         return values[: len(order.lengths)] + [math.nan] * (len(order.lengths) - len(values))
@@ -190,6 +168,47 @@ def _measure(order: Order) -> Timings:
         forward_bytes=padded(memories),
         limit="; ".join(limits.values()) or None,
     )
+
+
+@contextmanager
+def _refusal(limits: dict[str, str], direction: str, where: str) -> Iterator[None]:
+    """What the model does not take is written down; that memory ran out says nothing of the model, and is raised."""
+    import torch
+
+    from harness.registry import describe
+
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, IndexError, ValueError) as error:
+        limits[direction] = f"{where}: {describe(error)}"
+
+
+def _forward(model: "nn.Module", inputs: "Tensor") -> None:
+    """A pass without gradients, to its end."""
+    import torch
+
+    with torch.inference_mode():
+        model(inputs)
+    _finish(inputs)
+
+
+def _both(model: "nn.Module", inputs: "Tensor") -> None:
+    """A pass forward and backward, to its end."""
+    outputs: Tensor = model(inputs)
+    if not outputs.requires_grad:
+        raise ValueError("the model's outputs carry no gradient")
+    outputs.sum().backward()
+    _finish(inputs)
+
+
+def _finish(inputs: "Tensor") -> None:
+    """Wait for an accelerator."""
+    if inputs.device.type != "cpu":
+        import torch
+
+        torch.cuda.synchronize()
 
 
 def affordable(times: list[float], order: Order, length: int) -> bool:
