@@ -8,7 +8,7 @@ import altair as alt
 
 from harness.charts.layout import Size, legend
 from harness.charts.lines import AXIS, PLAIN
-from harness.charts.scales import chart_of, model_colour, model_shape
+from harness.charts.scales import Looks, chart_of, model_colour, model_shape
 from harness.charts.style import FAINT
 from harness.charts.view import NothingToDraw, View
 from harness.measurements import Curve, Matrix
@@ -17,7 +17,7 @@ from harness.schema import Record
 HEAD = re.compile(r" head \d+$")
 """How the name of a head ends, whatever its layer is called."""
 
-CORNERS = (
+CORNERS: tuple[dict[str, Any], ...] = (
     {"x": 0.98, "y": 0.0, "text": "looks, without effect", "align": "right", "up": 14},
     {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left", "up": 4},
 )
@@ -25,12 +25,7 @@ CORNERS = (
 
 def draw(view: View, size: Size) -> Any:
     """A point for each head and seed: attention to the cue, and by how much the score falls when that is cut."""
-    rows: list[dict[str, Any]] = []
-    for group in view.of("edge_cut", stage="trained"):
-        for row in group.measured:
-            for record in row.ok:
-                one = {"model": row.label, "task": group.task, "seed": record.seed}
-                rows += [one | {"head": name, "attention": a, "fall": f} for name, (a, f) in cut_heads(record).items()]
+    rows = _heads(view)
     if not rows:
         raise NothingToDraw(
             "no heads were cut one by one of a model whose score is a share; add --probe edge_cut (for models with "
@@ -38,59 +33,83 @@ def draw(view: View, size: Size) -> Any:
         )
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     models = {name: look for name, look in view.looks.items() if any(row["model"] == name for row in rows)}
-    highest = max(max(row["fall"] for row in rows), 0.1)
-    lowest = min(min(row["fall"] for row in rows), 0.0)
+    falls = [row["fall"] for row in rows]
+    span = (min(*falls, 0.0), max(*falls, 0.1))
     width = max(120.0, size.inner / len(tasks) - AXIS - 24)
-    parts = []
-    for task in tasks:
-        own = [row for row in rows if row["task"] == task]
-        x = alt.X(
-            "attention:Q",
-            title="attention to the cue",
-            scale=alt.Scale(domain=[-0.03, 1.03], nice=False),
-            axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr=PLAIN),
+    panels = [
+        alt.layer(*_layers([row for row in rows if row["task"] == task], models, span)).properties(
+            width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
         )
-        y = alt.Y(
-            "fall:Q",
-            title="fall of the score when it is cut",
-            scale=alt.Scale(domain=[lowest - 0.06 * (highest - lowest), highest * 1.08], nice=False),
-            axis=alt.Axis(tickCount=5, labelExpr=PLAIN, minExtent=AXIS, maxExtent=AXIS),
-        )
-        corners = [{**corner, "attention": corner["x"], "fall": corner["y"] * highest} for corner in CORNERS]
-        texts = [
-            chart_of([corner])
-            .mark_text(
-                align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-corner["up"]
-            )
-            .encode(x=x, y=y, text="text:N")
-            for corner in corners
-        ]
-        zero = chart_of([{"fall": 0}]).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
-        points = (
-            chart_of(own)
-            .mark_point(size=42, filled=True, opacity=0.65)
-            .encode(
-                x=x,
-                y=y,
-                color=model_colour(models),
-                shape=model_shape(models),
-                tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
-            )
-        )
-        names = [
-            chart_of(rows)
-            .mark_text(align=side, dx=6 if side == "left" else -6, dy=-5, fontSize=8)
-            .encode(x=x, y=y, text="head:N")
-            for side, rows in _by_side(_named(own)).items()
-        ]
-        parts.append(
-            alt.layer(zero, *texts, points, *names).properties(
-                width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
-            )
-        )
-    return alt.vconcat(legend(models, size.inner), alt.hconcat(*parts, spacing=14), spacing=6).resolve_scale(
+        for task in tasks
+    ]
+    return alt.vconcat(legend(models, size.inner), alt.hconcat(*panels, spacing=14), spacing=6).resolve_scale(
         color="independent", shape="independent"
     )
+
+
+def _heads(view: View) -> list[dict[str, Any]]:
+    """Every head of every seed that was cut by itself."""
+    rows: list[dict[str, Any]] = []
+    for group in view.of("edge_cut", stage="trained"):
+        for row in group.measured:
+            for record in row.ok:
+                one = {"model": row.label, "task": group.task, "seed": record.seed}
+                rows += [one | {"head": name, "attention": a, "fall": f} for name, (a, f) in cut_heads(record).items()]
+    return rows
+
+
+def _layers(rows: list[dict[str, Any]], models: Looks, span: tuple[float, float]) -> list[Any]:
+    """The panel of one task: the heads, the names of some, and what the corners mean.
+
+    Args:
+        rows: the heads of the task.
+        models: their colours and shapes.
+        span: the lowest and the highest fall of all tasks, so that panels are alike.
+    """
+    x, y = _axes(*span)
+    zero = chart_of([{"fall": 0}]).mark_rule(color=FAINT, strokeWidth=0.5).encode(y=y)
+    corners = [
+        chart_of([{**corner, "attention": corner["x"], "fall": corner["y"] * span[1]}])
+        .mark_text(
+            align=corner["align"], fontSize=9, fontStyle="italic", color=FAINT, baseline="bottom", dy=-corner["up"]
+        )
+        .encode(x=x, y=y, text="text:N")
+        for corner in CORNERS
+    ]
+    points = (
+        chart_of(rows)
+        .mark_point(size=42, filled=True, opacity=0.65)
+        .encode(
+            x=x,
+            y=y,
+            color=model_colour(models),
+            shape=model_shape(models),
+            tooltip=["model:N", "head:N", "seed:N", "attention:Q", "fall:Q"],
+        )
+    )
+    names = [
+        chart_of(named)
+        .mark_text(align=side, dx=6 if side == "left" else -6, dy=-5, fontSize=8)
+        .encode(x=x, y=y, text="head:N")
+        for side, named in _by_side(_named(rows)).items()
+    ]
+    return [zero, *corners, points, *names]
+
+
+def _axes(lowest: float, highest: float) -> tuple[alt.X, alt.Y]:
+    x = alt.X(
+        "attention:Q",
+        title="attention to the cue",
+        scale=alt.Scale(domain=[-0.03, 1.03], nice=False),
+        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr=PLAIN),
+    )
+    y = alt.Y(
+        "fall:Q",
+        title="fall of the score when it is cut",
+        scale=alt.Scale(domain=[lowest - 0.06 * (highest - lowest), highest * 1.08], nice=False),
+        axis=alt.Axis(tickCount=5, labelExpr=PLAIN, minExtent=AXIS, maxExtent=AXIS),
+    )
+    return x, y
 
 
 def cut_heads(record: Record) -> dict[str, tuple[float, float]]:

@@ -90,68 +90,80 @@ def draw_panel(
     x_domain = x_domain or (min(xs, default=0), max(xs, default=1))
     domain = panel.domain or _domain(rows, panel)
     ways = list(panel.ways) or list(dict.fromkeys(row["way"] for row in rows))
-    x = alt.X(
-        "x:Q",
-        title=panel.x_label if x_title else None,
-        scale=alt.Scale(domain=list(x_domain), type="log" if panel.log_x else "linear", nice=False, zero=False),
-        axis=alt.Axis(
-            **({"values": powers(*x_domain, most=5)} if panel.log_x else {"tickCount": max(3, min(6, width // 45))}),
-            labelExpr=PLAIN,
-            labels=x_title,
-        ),
-    )
-    y_scale = alt.Scale(domain=list(domain), type="log" if panel.log else "linear", nice=False, zero=False, clamp=True)
-    y = alt.Y(
-        "y:Q",
-        title=panel.y_label or None,
-        scale=y_scale,
-        axis=alt.Axis(
-            **(
-                {"values": powers(*domain), "labelExpr": SCIENTIFIC}
-                if panel.log
-                else {"tickCount": 5, "labelExpr": PLAIN}
-            ),
-            minExtent=AXIS,
-            maxExtent=AXIS,
-        ),
-    )
-    layers: list[Any] = []
-    if panel.trained:
-        layers.append(
-            chart_of([{"x": panel.trained[0], "x2": panel.trained[1]}])
-            .mark_rect(color=SHADE, clip=True)
-            .encode(x=x, x2="x2:Q")
-        )
-    layers += _comparisons(panel, x, y, x_domain)
-    color, shape = model_colour(looks), model_shape(looks)
-    dash = alt.StrokeDash(
-        "way:N", legend=None, scale=alt.Scale(domain=ways, range=list(WAY_DASHES[: len(ways)])), sort=ways
-    )
-    tooltip = ["model:N", *(["way:N"] if len(ways) > 1 else []), "seed:N", "x:Q", "y:Q"]
-    seeds = chart_of(rows)
-    layers.append(
-        seeds.mark_line(opacity=0.4, strokeWidth=0.8, clip=True).encode(
-            x=x, y=y, color=color, strokeDash=dash, detail="seed:N", tooltip=tooltip
-        )
-    )
+    x, y = _x_axis(panel, x_domain, width, x_title), _y_axis(panel, domain)
     medians = _medians(rows)
-    bold = chart_of(medians)
-    layers.append(bold.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash))
-    marked = set(thinned(sorted({row["x"] for row in medians}), MOST_MARKS))
-    marks = chart_of([row for row in medians if row["x"] in marked])
-    layers.append(
-        marks.mark_point(size=18, filled=True, opacity=1).encode(
-            x=x, y=y, color=color, shape=shape, tooltip=[*tooltip[:-3], "x:Q", "y:Q"]
-        )
-    )
+    layers = _trained_range(panel, x) + _comparisons(panel, x, y, x_domain)
+    layers += _lines(rows, medians, ways, looks, x, y)
     if names:
         ends = _ends([m for m in medians if m["way"] == ways[0]] or medians, domain, height, panel.log)
         layers.append(
             chart_of(ends)
             .mark_text(align="left", dx=7, fontSize=9)
-            .encode(x=alt.value(width), y=alt.Y("place:Q", scale=y_scale), text="model:N", color=color)
+            .encode(
+                x=alt.value(width),
+                y=alt.Y("place:Q", scale=_y_scale(panel, domain)),
+                text="model:N",
+                color=model_colour(looks),
+            )
         )
     return alt.layer(*layers).properties(width=width, height=height)
+
+
+def _x_axis(panel: Panel, domain: tuple[float, float], width: float, titled: bool) -> alt.X:
+    ticks: Any = {"values": powers(*domain, most=5)} if panel.log_x else {"tickCount": max(3, min(6, width // 45))}
+    return alt.X(
+        "x:Q",
+        title=panel.x_label if titled else None,
+        scale=alt.Scale(domain=list(domain), type="log" if panel.log_x else "linear", nice=False, zero=False),
+        axis=alt.Axis(**ticks, labelExpr=PLAIN, labels=titled),
+    )
+
+
+def _y_axis(panel: Panel, domain: tuple[float, float]) -> alt.Y:
+    ticks: Any = {"tickCount": 5, "labelExpr": PLAIN}
+    if panel.log:
+        ticks = {"values": powers(*domain), "labelExpr": SCIENTIFIC}
+    axis = alt.Axis(**ticks, minExtent=AXIS, maxExtent=AXIS)
+    return alt.Y("y:Q", title=panel.y_label or None, scale=_y_scale(panel, domain), axis=axis)
+
+
+def _y_scale(panel: Panel, domain: tuple[float, float]) -> alt.Scale:
+    return alt.Scale(domain=list(domain), type="log" if panel.log else "linear", nice=False, zero=False, clamp=True)
+
+
+def _trained_range(panel: Panel, x: alt.X) -> list[Any]:
+    if panel.trained is None:
+        return []
+    low, high = panel.trained
+    return [chart_of([{"x": low, "x2": high}]).mark_rect(color=SHADE, clip=True).encode(x=x, x2="x2:Q")]
+
+
+def _lines(
+    rows: Sequence[Mapping[str, Any]],
+    medians: Sequence[Mapping[str, Any]],
+    ways: list[str],
+    looks: Looks,
+    x: alt.X,
+    y: alt.Y,
+) -> list[Any]:
+    """Seeds thin, medians bold and marked by the model's shape."""
+    color = model_colour(looks)
+    dash = alt.StrokeDash(
+        "way:N", legend=None, scale=alt.Scale(domain=ways, range=list(WAY_DASHES[: len(ways)])), sort=ways
+    )
+    told = ["model:N", *(["way:N"] if len(ways) > 1 else [])]
+    marked = set(thinned(sorted({row["x"] for row in medians}), MOST_MARKS))
+    seeds, bold = chart_of(rows), chart_of(medians)
+    marks = chart_of([row for row in medians if row["x"] in marked])
+    return [
+        seeds.mark_line(opacity=0.4, strokeWidth=0.8, clip=True).encode(
+            x=x, y=y, color=color, strokeDash=dash, detail="seed:N", tooltip=[*told, "seed:N", "x:Q", "y:Q"]
+        ),
+        bold.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash),
+        marks.mark_point(size=18, filled=True, opacity=1).encode(
+            x=x, y=y, color=color, shape=model_shape(looks), tooltip=[*told, "x:Q", "y:Q"]
+        ),
+    ]
 
 
 def powers(low: float, high: float, most: int = 6) -> list[float]:
