@@ -57,39 +57,12 @@ class Gates:
         conditions = [each for each in first_group(subject.task) if subject.marked(each, 1) is not None]
         batch = subject.marked(reference(conditions), self.examples)
         assert batch is not None  # the need
-        pieces = list(subject.chunks(batch))
-        layers: dict[str, list[tuple[Batch, Memory]]] = {}
-        for piece in pieces:
-            seen = forward_layers(subject.model, piece.tokens)
-            for layer in seen:
-                if (memory := gates_of(layer)) is not None:
-                    layers.setdefault(layer.name, []).append((piece, memory))
-        if not layers:
-            raise Skip(
-                "no layer has the gates forget, input and candidate (an LSTM) or update and new (a GRU); "
-                f"{seen[0].name} has {', '.join(seen[0].gates) or 'none'}"
-            )
+        layers = gated(subject, batch)
         classes = Classes.of(subject, batch)
-        found = {name: Layer.of(subject, parts) for name, parts in layers.items()}
-        holding = torch.cat([layer.forget_at_distractors[layer.holds] for layer in found.values()])
-        yield Scalar(
-            name="cells_that_hold",
-            unit="cells",
-            value=len(holding),
-            about=f"cells whose forget gate (of a GRU, update gate) is above {HOLDS} at distractors, on average; there "
-            f"are {sum(len(layer.holds) for layer in found.values())}",
-            headline=True,
-        )
-        yield Scalar(
-            name="holding_forget",
-            unit="share",
-            value=holding.mean().item() if len(holding) else math.nan,
-            about="the mean forget gate of these cells at distractors",
-            headline=True,
-        )
+        yield from holding(layers)
         groups = {
-            f"{name}, {which}" if len(found) > 1 else which: (layer, cells)
-            for name, layer in found.items()
+            f"{name}, {which}" if len(layers) > 1 else which: (layer, cells)
+            for name, layer in layers.items()
             for which, cells in (("all cells", torch.ones_like(layer.holds)), ("cells that hold", layer.holds))
         }
         yield Matrix(
@@ -97,7 +70,7 @@ class Gates:
             unit="share",
             values=[[_mean(each[cells]) for each in layer.means.values()] for layer, cells in groups.values()],
             rows=list(groups),
-            columns=list(next(iter(found.values())).means),
+            columns=list(next(iter(layers.values())).means),
             row_label="cells",
             column_label="gate and place",
             about="how far the gates are open",
@@ -172,6 +145,46 @@ class Layer:
             written.append(memory.input[between] * memory.candidate[between])
         means = {place: torch.cat(gates).double().mean(0) for place, gates in at.items()}
         return cls(means, torch.cat(written).double(), means["forget, distractors"] > HOLDS)
+
+
+def gated(subject: Subject, batch: Batch) -> dict[str, Layer]:
+    """Every layer that has such gates, by name.
+
+    Raises:
+        Skip: there is none.
+    """
+    found: dict[str, list[tuple[Batch, Memory]]] = {}
+    for piece in subject.chunks(batch):
+        seen = forward_layers(subject.model, piece.tokens)
+        for layer in seen:
+            if (memory := gates_of(layer)) is not None:
+                found.setdefault(layer.name, []).append((piece, memory))
+    if not found:
+        raise Skip(
+            "no layer has the gates forget, input and candidate (an LSTM) or update and new (a GRU); "
+            f"{seen[0].name} has {', '.join(seen[0].gates) or 'none'}"
+        )
+    return {name: Layer.of(subject, parts) for name, parts in found.items()}
+
+
+def holding(layers: Mapping[str, Layer]) -> Iterator[Scalar]:
+    """How many cells hold, and how well."""
+    forgets = torch.cat([layer.forget_at_distractors[layer.holds] for layer in layers.values()])
+    yield Scalar(
+        name="cells_that_hold",
+        unit="cells",
+        value=len(forgets),
+        about=f"cells whose forget gate (of a GRU, update gate) is above {HOLDS} at distractors, on average; there "
+        f"are {sum(len(layer.holds) for layer in layers.values())}",
+        headline=True,
+    )
+    yield Scalar(
+        name="holding_forget",
+        unit="share",
+        value=forgets.mean().item() if len(forgets) else math.nan,
+        about="the mean forget gate of these cells at distractors",
+        headline=True,
+    )
 
 
 @dataclass(frozen=True)
