@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from harness_plugins.probes.conditions import marks
 from harness_plugins.probes.looks import Looks, joined, look_at_query
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from harness import Batch, Subject
@@ -124,48 +124,10 @@ def run_cuts(
         layers: every attention call of the model; those with a misfit stay whole.
         generator: of the tokens that are swapped in to prove a cut, and of nothing else.
     """
-    examples, length = batch.tokens.shape[:2]
-    _, query = marks(batch)
-    device = batch.tokens.device
-    most = max(layer.heads for layer in layers)
-    everywhere = torch.tensor([[head < layer.heads and not layer.misfit for head in range(most)] for layer in layers])
-    keys = torch.stack([each.keys for each in cuts])
-    where = torch.stack([everywhere if each.where is None else each.where for each in cuts])
-    query_only = torch.tensor([each.query_only for each in cuts], device=device)
-    positions = torch.arange(length, device=device)
-
-    def edges(which: Tensor, rows: Tensor) -> Bool[Tensor, "rows query key"]:
-        later = edges_after(keys[which, rows], length)
-        at_query = positions == query[rows][:, None]
-        return later & (at_query | ~query_only[which][:, None])[:, :, None]
-
-    which_cut = torch.arange(len(cuts), device=device).repeat_interleave(examples)
-    which_row = torch.arange(examples, device=device).repeat(len(cuts))
-    size = rows_at_once(subject, batch, most)
-    parts: list[dict[str, Tensor]] = []
-    change: list[Tensor] = []
-    for which, rows in zip(which_cut.split(size), which_row.split(size), strict=True):
-        piece = batch[rows]
-        with cut(edges(which, rows), where[which.cpu()]):
-            outputs = subject.forward(piece)
-        parts.append(subject.task.score(outputs, piece))
-        at_query = outputs[torch.arange(len(rows), device=device), query[rows]]
-        change.append((at_query - untouched.at_query[rows]).abs().amax(1))
-    scores = {name: torch.cat([part[name] for part in parts]).split(examples) for name in parts[0]}
-    changes = torch.cat(change).split(examples)
-
-    proven = [(index, row) for index in range(len(cuts)) for row in _provable(keys[index], proofs)]
-    which = torch.tensor([index for index, _ in proven], device=device)
-    rows = torch.tensor([row for _, row in proven], device=device)
-    found: dict[str, list[Tensor]] = {"leak": [], "before": [], "opened": []}
-    for part in torch.arange(len(proven)).split(size):
-        which_now, tokens = which[part], batch.tokens[rows[part]]
-        swapped = with_others(subject, tokens, keys[which_now, rows[part]], generator)
-        kept = subject.task.interface.separator
-        check = check_cut(subject.model, tokens, swapped, edges(which_now, rows[part]), where[which_now.cpu()], kept)
-        for name, values in found.items():
-            values.append(getattr(check, name))
-    proof = {name: torch.cat(values) for name, values in found.items()}
+    together = _Together.of(batch, cuts, layers)
+    size = rows_at_once(subject, batch, together.where.shape[2])
+    scores, changes = _scored(subject, batch, untouched, together, size)
+    proven = _proven(subject, batch, together, size, proofs, generator)
     outcomes = {}
     for index, each in enumerate(cuts):
         has = each.keys.any(1)
@@ -173,9 +135,80 @@ def run_cuts(
             scores=Scores.of(subject, {name: values[index] for name, values in scores.items()}, has),
             untouched=Scores.of(subject, untouched.per_example, has),
             effect=changes[index].max().item(),
-            **{name: values[which == index].max().item() for name, values in proof.items()},
+            **proven[index],
         )
     return outcomes
+
+
+@dataclass(frozen=True)
+class _Together:
+    """Several cuts of the same examples, so that a forward pass can have rows of any of them."""
+
+    keys: Bool[Tensor, "cut batch time"]
+    where: Bool[Tensor, "cut layer head"]
+    query_only: Bool[Tensor, " cut"]
+    query: Int[Tensor, " batch"]
+
+    @classmethod
+    def of(cls, batch: Batch, cuts: Sequence[Cut], layers: Sequence[Layer]) -> "_Together":
+        most = max(layer.heads for layer in layers)
+        everywhere = torch.tensor(
+            [[head < layer.heads and not layer.misfit for head in range(most)] for layer in layers]
+        )
+        _, query = marks(batch)
+        return cls(
+            keys=torch.stack([each.keys for each in cuts]),
+            where=torch.stack([everywhere if each.where is None else each.where for each in cuts]),
+            query_only=torch.tensor([each.query_only for each in cuts], device=query.device),
+            query=query,
+        )
+
+    def edges(self, which: Int[Tensor, " row"], rows: Int[Tensor, " row"]) -> Bool[Tensor, "row query key"]:
+        """What is cut where each row is one of the cuts on one of the examples."""
+        length = self.keys.shape[2]
+        at_query = torch.arange(length, device=rows.device) == self.query[rows][:, None]
+        return edges_after(self.keys[which, rows], length) & (at_query | ~self.query_only[which][:, None])[:, :, None]
+
+
+def _scored(
+    subject: Subject, batch: Batch, untouched: Untouched, cuts: _Together, size: int
+) -> tuple[dict[str, Sequence[Tensor]], Sequence[Tensor]]:
+    """For each cut the task's numbers per example, and how far each example's output at the query moves."""
+    count, examples = cuts.keys.shape[:2]
+    device = batch.tokens.device
+    all_cuts = torch.arange(count, device=device).repeat_interleave(examples)
+    all_rows = torch.arange(examples, device=device).repeat(count)
+    parts: list[dict[str, Tensor]] = []
+    changes: list[Tensor] = []
+    for which, rows in zip(all_cuts.split(size), all_rows.split(size), strict=True):
+        piece = batch[rows]
+        with cut(cuts.edges(which, rows), cuts.where[which.cpu()]):
+            outputs = subject.forward(piece)
+        parts.append(subject.task.score(outputs, piece))
+        at_query = outputs[torch.arange(len(rows), device=device), cuts.query[rows]]
+        changes.append((at_query - untouched.at_query[rows]).abs().amax(1))
+    scores = {name: torch.cat([part[name] for part in parts]).split(examples) for name in parts[0]}
+    return scores, torch.cat(changes).split(examples)
+
+
+def _proven(
+    subject: Subject, batch: Batch, cuts: _Together, size: int, proofs: int, generator: torch.Generator
+) -> list[dict[str, float]]:
+    """For each cut the largest `leak`, `before` and `opened` over some examples that have something to cut."""
+    pairs = [(index, row) for index, keys in enumerate(cuts.keys) for row in _provable(keys, proofs)]
+    which, rows = torch.tensor(pairs, device=batch.tokens.device).unbind(1)
+    found: dict[str, list[Tensor]] = {"leak": [], "before": [], "opened": []}
+    for now, at in zip(which.split(size), rows.split(size), strict=True):
+        tokens = batch.tokens[at]
+        swapped = with_others(subject, tokens, cuts.keys[now, at], generator)
+        kept = subject.task.interface.separator
+        check = check_cut(subject.model, tokens, swapped, cuts.edges(now, at), cuts.where[now.cpu()], kept)
+        for name, values in found.items():
+            values.append(getattr(check, name))
+    proof = {name: torch.cat(values) for name, values in found.items()}
+    return [
+        {name: values[which == index].max().item() for name, values in proof.items()} for index in range(len(cuts.keys))
+    ]
 
 
 def rows_at_once(subject: Subject, batch: Batch, heads: int = 16) -> int:
