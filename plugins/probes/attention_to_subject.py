@@ -1,6 +1,6 @@
 """Does the model look at the right place? The share of attention that goes from the query to the cue."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 import torch
@@ -26,6 +26,9 @@ from harness.examples import standard_error
 
 ROUNDING = 0.01
 """How far from 1 the sum of weights may be: those of a model in half precision are rounded to 0.4 % each."""
+
+Shares = Mapping[Condition, Float[Tensor, "batch head"]]
+"""The weight on the cue, for each condition."""
 
 
 class AttentionToSubject:
@@ -78,48 +81,11 @@ class AttentionToSubject:
         rows = {c: torch.cat(looks[c].of(layers), dim=1) for c in conditions}  # each: example head key
         shares = {c: on_cue(batches[c], rows[c]) for c in conditions}  # each: example head
         uniform = {c: uniform_share(batches[c]) for c in conditions}
-        half = len(shares[farthest]) // 2 or 1
-        sharpest = int(shares[farthest][:half].mean(0).argmax())
-
         axis = subject.task.axis
-        yield Matrix(
-            name="share_on_cue",
-            unit="share",
-            values=[
-                *([shares[c][:, head].mean().item() for c in conditions] for head in range(len(heads))),
-                [uniform[c] for c in conditions],
-            ],
-            rows=[*heads, "uniform"],
-            columns=[str(c) for c in conditions],
-            row_label="attention at the query",
-            column_label=axis,
-            about=f"the query's attention to the cue, by {axis}",
-        )
+        yield by_condition(shares, uniform, heads, axis)
         yield from by_role(subject, batches[farthest], rows[farthest], heads)
         yield from elsewhere(rows, heads, axis)
-        on_others = {c: shares[c][half:, sharpest] if len(shares[c]) > half else shares[c][:, sharpest] for c in shares}
-        errors = {c: standard_error(on_others[c]) for c in conditions}
-        means, y_label = [on_others[c].mean().item() for c in conditions], "share on the cue, sharpest head"
-        yield curve("sharpest_share", "share", subject.task, conditions, means, [*errors.values()], y_label=y_label)
-        share, error = on_others[farthest].mean().item(), errors[farthest]
-        yield Scalar(
-            name="sharpest_head",
-            unit="share",
-            value=share,
-            verdict=heads[sharpest],
-            about="the share of the head that looks at the cue most; the verdict names it",
-            standard_error=error,
-            headline=True,
-        )
-        times, error = share / uniform[farthest], error / uniform[farthest]
-        yield Scalar(
-            name="times_uniform",
-            unit="ratio",
-            value=times,
-            standard_error=error,
-            about="the share of sharpest_head as a multiple of that of a head that looks everywhere alike",
-            headline=True,
-        )
+        yield from sharpest(subject, shares, uniform, heads)
         yield from left_out(layers)
         yield from patterns(subject, batches, self.patterns)
         yield from examples_used(subject, found, self.examples)
@@ -129,6 +95,23 @@ def on_cue(batch: Batch, rows: Float[Tensor, "batch head key"]) -> Float[Tensor,
     """The weight that each head gives to the cue."""
     cue, _ = marks(batch)
     return rows[torch.arange(len(cue), device=cue.device), :, cue]
+
+
+def by_condition(shares: Shares, uniform: Mapping[Condition, float], heads: list[str], axis: str) -> Matrix:
+    """The weight that each head gives to the cue, and the uniform share."""
+    return Matrix(
+        name="share_on_cue",
+        unit="share",
+        values=[
+            *([each[:, head].mean().item() for each in shares.values()] for head in range(len(heads))),
+            [uniform[condition] for condition in shares],
+        ],
+        rows=[*heads, "uniform"],
+        columns=[str(condition) for condition in shares],
+        row_label="attention at the query",
+        column_label=axis,
+        about=f"the query's attention to the cue, by {axis}",
+    )
 
 
 def by_role(
@@ -168,6 +151,45 @@ def elsewhere(rows: dict[Condition, Float[Tensor, "batch head key"]], heads: lis
         row_label="attention to no token",
         column_label=axis,
         about=f"the query's attention to no token, by {axis}",
+        headline=True,
+    )
+
+
+def sharpest(
+    subject: Subject, shares: Shares, uniform: Mapping[Condition, float], heads: list[str]
+) -> Iterator[Scalar | Curve]:
+    """The head that looks at the cue most, chosen on one half of the examples and measured on the other."""
+    conditions = list(shares)
+    farthest = reference(conditions)
+    half = len(shares[farthest]) // 2 or 1
+    best = int(shares[farthest][:half].mean(0).argmax())
+    others = {c: each[half:, best] if len(each) > half else each[:, best] for c, each in shares.items()}
+    means = {c: each.mean().item() for c, each in others.items()}
+    errors = {c: standard_error(each) for c, each in others.items()}
+    yield curve(
+        "sharpest_share",
+        "share",
+        subject.task,
+        conditions,
+        [*means.values()],
+        [*errors.values()],
+        y_label="share on the cue, sharpest head",
+    )
+    yield Scalar(
+        name="sharpest_head",
+        unit="share",
+        value=means[farthest],
+        verdict=heads[best],
+        about="the share of the head that looks at the cue most; the verdict names it",
+        standard_error=errors[farthest],
+        headline=True,
+    )
+    yield Scalar(
+        name="times_uniform",
+        unit="ratio",
+        value=means[farthest] / uniform[farthest],
+        standard_error=errors[farthest] / uniform[farthest],
+        about="the share of sharpest_head as a multiple of that of a head that looks everywhere alike",
         headline=True,
     )
 

@@ -1,7 +1,7 @@
 """Does the model rely on what it looks at? Cut attention edges and see what is left of the answer."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -124,28 +124,9 @@ class EdgeCut:
             )
         yield from by_distance(task, untouched, outcomes)
         batch, whole, found = batches[farthest], untouched[farthest], outcomes[farthest]
-        masks = {"cue": cue_mask(batch), **roles_before(batch, task.roles)}
-        names = [name for name in (*masks, "first position", "sham") if name in found]
-        yield table(
-            "by_role",
-            task,
-            whole,
-            {name: found[name] for name in names},
-            role_shares(whole.looks, layers, masks),
-            row_label="cut",
-            about="scores when attention to each role is cut",
-        )
-        shares = head_shares(whole.looks, layers, masks["cue"])
-        names = [name for name in (*chosen, "query alone", "query alone, sham") if name in found]
-        yield table(
-            "by_head",
-            task,
-            whole,
-            {name: found[name] for name in names},
-            shares,
-            row_label="cue cut in",
-            about="scores when the cue is cut in one layer or head, or for the query alone",
-        )
+        shares = head_shares(whole.looks, layers, cue_mask(batch))
+        yield by_role(task, batch, whole, found, layers)
+        yield by_head(task, whole, found, shares, chosen)
         yield from reliance(subject, whole, found)
         if "first position" in found:
             yield first_position(subject, whole, found["first position"], moved=False)
@@ -275,6 +256,25 @@ def table(
         meaning=COLUMNS,
         headline=True,
     )
+
+
+def by_role(task: Task, batch: Batch, whole: Untouched, found: dict[str, CutResult], layers: Sequence[Layer]) -> Matrix:
+    """The cuts of each role, of the first position and of the sham."""
+    masks = {"cue": cue_mask(batch), **roles_before(batch, task.roles)}
+    outcomes = {name: found[name] for name in (*masks, "first position", "sham") if name in found}
+    shares = role_shares(whole.looks, layers, masks)
+    about = "scores when attention to each role is cut"
+    return table("by_role", task, whole, outcomes, shares, row_label="cut", about=about)
+
+
+def by_head(
+    task: Task, whole: Untouched, found: dict[str, CutResult], shares: dict[str, Share], chosen: Iterable[str]
+) -> Matrix:
+    """The cue's cuts in the chosen layers and heads, and those for the query alone."""
+    names = (*chosen, "query alone", "query alone, sham")
+    outcomes = {name: found[name] for name in names if name in found}
+    about = "scores when the cue is cut in one layer or head, or for the query alone"
+    return table("by_head", task, whole, outcomes, shares, row_label="cue cut in", about=about)
 
 
 def by_distance(
