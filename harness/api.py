@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.devices import check_device
+from harness.devices import check_device, default_jobs
 from harness.errors import RequestError, shown
 from harness.estimating import Estimate, check_budget, estimate, within
 from harness.execution import Progress, execute, warned
@@ -117,7 +117,7 @@ def run(
         budget=budget,
         fresh=fresh,
     )
-    return prepared.execute(fresh)
+    return prepared.execute()
 
 
 class Prepared(NamedTuple):
@@ -132,15 +132,16 @@ class Prepared(NamedTuple):
     """How long what fits the budget takes."""
     left_out: str = ""
     """What does not fit the budget."""
+    fresh: bool = False
+    """Whether all of it is measured anew."""
 
     def execute(
         self,
-        fresh: bool,
         report: Callable[[Progress], None] = lambda progress: None,
         warn: Callable[[str], None] = warned,
     ) -> Results:
         """Run it; see `harness.execution.execute`."""
-        results = execute(self.plan, self.out, fresh=fresh, executor=self.executor, report=report, warn=warn)
+        results = execute(self.plan, self.out, fresh=self.fresh, executor=self.executor, report=report, warn=warn)
         return replace(results, note=" ".join(filter(None, (results.note, self.left_out))))
 
 
@@ -151,7 +152,6 @@ def prepare(
     stages: Sequence[str] = STAGES,
     out: str | Path | None = None,
     jobs: int | None = None,
-    default_jobs: int = 1,
     device: str = "cpu",
     executor: str | None = None,
     timeout: float | None = None,
@@ -163,8 +163,10 @@ def prepare(
     timed: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Prepared:
-    """What `run` and the command line do before they run something: the arguments are those of `run`; with `timed` it
-    is said how long that takes, and `tell` hears what is being timed.
+    """What `run` and the command line do before they run something.
+
+    The arguments are those of `run`, except that jobs are one for each core (one on cuda) if not said; with `timed` it
+    is said how long all of it takes, and `tell` hears what is being timed.
 
     Raises:
         RequestError: something that was asked for is wrong.
@@ -174,11 +176,11 @@ def prepare(
         raise RequestError("each machine would leave out something else; give --budget or --shard, and not both")
     limits = limits_of(suite, timeout, retries, memory)
     part = None if shard is None else Shard.read(shard)
-    place = choose(default_registry(), executor, suite, jobs, limits, default_jobs)
+    place = choose(default_registry(), executor, suite, jobs, limits, default_jobs() if device == "cpu" else 1)
     check_device(device, place)
     plan = plan_for(place, suite, device=device, training=training, stages=stages, timeout=limits.timeout)
     plan = part.of(plan) if part else plan
-    prepared = Prepared(plan, place, default_out(suite) if out is None else Path(out))
+    prepared = Prepared(plan, place, default_out(suite) if out is None else Path(out), fresh=fresh)
     if (hours is None and not timed) or plan.hopeless:
         return prepared
     known = estimate(plan, prepared.out, place, fresh=fresh, tell=tell)

@@ -6,7 +6,6 @@ from typing import Any
 
 from harness.api import prepare
 from harness.claims import Verdict
-from harness.devices import default_jobs
 from harness.errors import RequestError
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.layout import Column
@@ -37,8 +36,7 @@ class KnownAnswers:
         self.suite = build_suite(suite=SUITE)
         if not self.suite.claims:
             raise RequestError(f"the suite {self.suite.name!r} claims nothing, so that nothing could be wrong")
-        at_once = default_jobs() if device == "cpu" else 1
-        self.prepared = prepare(self.suite, out=out, jobs=jobs, default_jobs=at_once, device=device)
+        self.prepared = prepare(self.suite, out=out, jobs=jobs, device=device)
         self.verdicts: Sequence[Verdict] = ()
 
     @property
@@ -52,7 +50,7 @@ class KnownAnswers:
         Args:
             report: is told how far it is, as `harness.execution.execute` does.
         """
-        results = self.prepared.execute(fresh=False, report=report)
+        results = self.prepared.execute(report)
         self.verdicts = [judged(claim, results.records, self.suite) for claim in self.suite.claims]
 
     @property

@@ -132,10 +132,8 @@ def run(
 
     with nullcontext() if executor else starting():
         from harness.api import prepare
-        from harness.devices import default_jobs
         from harness.report.verdicts import unanswerable
         from harness.requests import build_suite, check_varied, read_grid
-        from harness.suites import parse_arguments
 
         asked = build_suite(
             models or None,
@@ -149,11 +147,7 @@ def run(
             success=success,
             max_trials=max_trials,
         )
-        ways = [parse_arguments(each) for each in training]
-        if {} in ways:
-            raise RequestError(
-                "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
-            )
+        ways = _ways(training)
         check_varied(asked, ways, success=success, max_trials=max_trials)
     with redirect_stdout(sys.stderr):  # what plugins print; standard output is for results
         prepared = prepare(
@@ -162,7 +156,6 @@ def run(
             stages=stages or STAGES,
             out=out,
             jobs=jobs,
-            default_jobs=default_jobs() if device == "cpu" else 1,
             device=device,
             executor=executor,
             timeout=timeout,
@@ -183,21 +176,11 @@ def run(
         say(line, error=True)
     try:
         with progress() as report, redirect_stdout(sys.stderr):
-            results = prepared.execute(fresh, report, warn)
+            results = prepared.execute(report, warn)
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)
-    click.echo(rendered(results, results.suite, form))
-    if form == "text":
-        say(
-            f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
-            f"Show them again: harness report {out}   (as data: --format csv)"
-        )
-    if page:
-        write_page(results, page)
-        say(f"As a page: {page}", error=form != "text")
-    elif form == "text":
-        say(f"As a page, with charts: harness report {out} --format html --out page.html")
+    _show(results, out, form, page)
     wrong = unanswerable(results.suite, results.records)
     for text in wrong:
         say(f"Error: {text}", error=True)
@@ -215,6 +198,32 @@ def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]
         named = " ".join(f"--model {model}" for model in models)
         raise RequestError(f"bench times the models of its own suite; for others: harness run {named} --probe speed")
     context.invoke(run, suite="bench", seeds=seeds, out=out, fresh=True, jobs=1)
+
+
+def _ways(training: tuple[str, ...]) -> list[dict[str, Any]]:
+    from harness.suites import parse_arguments
+
+    ways = [parse_arguments(each) for each in training]
+    if {} in ways:
+        raise RequestError(
+            "--training is empty; write SETTING=VALUE, for example --training steps=200, or leave it out"
+        )
+    return ways
+
+
+def _show(results: Any, out: Path, form: str, page: Path | None) -> None:
+    """The report of a run, its page, and how to see both again."""
+    click.echo(rendered(results, results.suite, form))
+    if form == "text":
+        say(
+            f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
+            f"Show them again: harness report {out}   (as data: --format csv)"
+        )
+    if page:
+        write_page(results, page)
+        say(f"As a page: {page}", error=form != "text")
+    elif form == "text":
+        say(f"As a page, with charts: harness report {out} --format html --out page.html")
 
 
 def _print_plan(prepared: Any, form: str) -> None:
