@@ -266,11 +266,12 @@ def deciding_files() -> list[Path]:
     here = Path(__file__).parent
     names = (
         *("batches", "build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients"),
-        *("inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "settings"),
-        *("stacks", "statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "stacks"),
+        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
-    folders = (path for folder in ("attention", "ledger", "recurrence") for path in here.glob(f"{folder}/*.py"))
-    return sorted([*(here / f"{name}.py" for name in names), *folders])
+    folders = ("attention", "ledger", "recurrence", "settings")
+    in_folders = (path for folder in folders for path in here.glob(f"{folder}/*.py"))
+    return sorted([*(here / f"{name}.py" for name in names), *in_folders])
 
 
 def _check_claims(suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed], *, any_training: bool) -> None:
