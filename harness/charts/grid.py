@@ -9,8 +9,9 @@ from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
 from harness.report.conditions import written
 from harness.report.grid_table import BROKE
-from harness.report.learnability import SCORE, Cell, Learnability
+from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count
+from harness.report.success import SCORE
 from harness.schema import Record, Scalar
 from harness.suites import format_arguments
 

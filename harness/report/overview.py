@@ -6,7 +6,7 @@ from harness.report.elements import Block, Items, Paragraph, Table
 from harness.report.grouping import marked
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability
-from harness.report.numbers import count, number
+from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
 
 MARK = "> "
@@ -43,7 +43,7 @@ def overview_blocks(found: Sequence[Learnability]) -> list[Block]:
 def _cell(best: Cell | None) -> str:
     if best is None:
         return "-"
-    return "\n".join(filter(None, (best.rate, number(best.score))))
+    return "\n".join(filter(None, (best.rate, best.told)))
 
 
 def _special(each: Learnability, found: Sequence[Learnability]) -> str:
