@@ -65,7 +65,7 @@ def build_suite(
         given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
         given["beside"] = named.get("models", [])
         for each in given["experiments"]:
-            each["models"] += given["beside"]
+            each["models"] = [*given["beside"], *each["models"]]
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:

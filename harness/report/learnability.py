@@ -232,8 +232,11 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
             and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways)
         ):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
-            beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
-            result.append(Learnability(*labels, ways, threshold, default, beside, _planned(own[0], suite), older))
+            result.append(
+                Learnability(
+                    *labels, ways, threshold, default, _beside(bases[key], suite), _planned(own[0], suite), older
+                )
+            )
     return result
 
 
@@ -292,6 +295,15 @@ def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[st
     told = differing(record.training.model_dump() for record in records)
     meant = [name for name in Training.model_fields if all(name in conditions(record) for record in records)]
     return [*[name for name in meant if name in grid or name in told], *asked]
+
+
+def _beside(model: PluginUse, suite: Suite | None) -> bool:
+    """Whether a user put a model beside those of the suite: in the last run, or in an earlier one, of which the suite
+    knows nothing any more."""
+    if suite is None or not suite.beside:
+        return False
+    own = [request for request in suite.requests("model") if request not in suite.beside]
+    return not any(matches(request, model) for request in own)
 
 
 def _planned(record: Record, suite: Suite | None) -> int:

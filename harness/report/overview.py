@@ -9,7 +9,7 @@ from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
 
-MARK = "> "
+MARK = ">"
 """Before a model that a user put beside those of a suite."""
 
 
@@ -36,7 +36,7 @@ def overview_blocks(found: Sequence[Learnability]) -> list[Block]:
     special = [f"{each.called} on {each.task} {words}." for each, words in own if words]
     blocks: list[Block] = [Items(special), table] if special else [table]
     if any(beside for _, beside in models):
-        blocks.append(Paragraph(f"{MARK.strip()} marks what was put beside the suite's own models."))
+        blocks.append(Paragraph(f"{MARK} marks what was put beside the suite's own models."))
     return blocks
 
 
@@ -47,8 +47,8 @@ def _cell(best: Cell | None) -> str:
 
 
 def _special(each: Learnability, found: Sequence[Learnability]) -> str:
-    """What tells a model from the suite's own on one task: it works where most of them fail, or fails where most work;
-    "" for neither, and of fewer seeds than a verdict takes."""
+    """What tells a model from the suite's own on one task: it works where most of them fail, or works nowhere where most
+    do; "" for neither, and of fewer seeds than a verdict takes."""
     others = [other.best for other in found if other.task == each.task and not other.beside]
     known = [other for other in others if other is not None and other.seeds >= FEW_SEEDS]
     best = each.best
@@ -60,6 +60,6 @@ def _special(each: Learnability, found: Sequence[Learnability]) -> str:
         return (
             f"works, as {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}{why}"
         )
-    if not best.works and 2 * works > len(known):
+    if not any(cell.works for cell in each.cells) and 2 * works > len(known):
         return f"does not work ({best.successes}/{best.seeds}), as {works} of {count(len(known), 'other model')} do"
     return ""
