@@ -47,8 +47,8 @@ def _cell(best: Cell | None) -> str:
 
 
 def _special(each: Learnability, found: Sequence[Learnability]) -> str:
-    """What tells a model from the suite's own on one task: it works where most of them fail, or works nowhere where most
-    do; "" for neither, and of fewer seeds than a verdict takes."""
+    """What tells a model from the suite's own on one task: it works where most of them fail, or nowhere where most do;
+    "" for neither, and of fewer seeds than a verdict takes."""
     others = [other.best for other in found if other.task == each.task and not other.beside]
     known = [other for other in others if other is not None and other.seeds >= FEW_SEEDS]
     best = each.best
