@@ -1,11 +1,14 @@
 """What is said of a grid follows from its numbers: of seeds that diverged, of the default, of code that was edited."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from record_factory import Seeds, cell, record
 
-from harness.report.elements import Table
+from harness.report.blocks import document
+from harness.report.elements import Block, Heading, Items, Paragraph, Table
 from harness.report.grid_table import grid_blocks, sentence
 from harness.report.learnability import Learnability, cell_rows, learnability
 from harness.schema import Record
@@ -71,3 +74,62 @@ def test_of_the_default_only_what_was_not_tried_is_named(
     model = "lstm:hidden=8" if "hidden" in grid else "lstm"
     found = said([r for lr in grid["lr"] for r in cell(lr, [BAD] * 3, model=model)], suite(grid, default))
     assert words in sentence(found)
+
+
+def after(blocks: Sequence[Block], title: str) -> list[Block]:
+    """What stands under a heading."""
+    at = next(i for i, block in enumerate(blocks) if isinstance(block, Heading) and block.text == title)
+    rest = [i for i, block in enumerate(blocks) if isinstance(block, Heading) and i > at]
+    return [*blocks[at + 1 : min(rest, default=len(blocks))]]
+
+
+def labels(blocks: Sequence[Block]) -> list[list[str]]:
+    """The first column of each table."""
+    return [block.columns[0].cells for block in blocks if isinstance(block, Table)]
+
+
+DETAILS = "accuracy on recall, after training"
+
+
+def test_details_are_of_the_best_cell_and_what_broke_is_told_of_all() -> None:
+    """A cell for each learning rate would be three rows for one; the message of an error stands nowhere else."""
+    broke = [
+        record(failed="no such argument", error="TypeError", training={"lr": 1e-1}, seed=seed) for seed in range(3)
+    ]
+    records = cell(1e-3, [BAD] * 3) + cell(1e-2, [GOOD] * 3) + broke
+    blocks = document(records, suite({"lr": [1e-3, 1e-2, 1e-1]}, {"lr": 1e-3}))
+    assert labels(after(blocks, DETAILS)) == [["lstm (lr=0.01)"]]
+    assert labels(after(blocks, "Settings")) == [["lstm"]]
+    (missing,) = (block for block in after(blocks, DETAILS) if isinstance(block, Items))
+    assert "no such argument" in missing.items[0]
+    listed = document(records)  # ways of training that were asked for one by one are compared
+    assert labels(after(listed, DETAILS))[0] == ["lstm (lr=0.001)", "lstm (lr=0.01)"]
+
+
+def test_no_table_has_what_the_code_gave_before_it_was_edited() -> None:
+    """Where the new code was not tried, nothing is shown, as the report says."""
+    new = [
+        r.model_copy(
+            update={
+                "model": r.model.model_copy(update={"digest": "edited"}),
+                "provenance": r.provenance.model_copy(update={"finished": r.provenance.finished + timedelta(hours=1)}),
+            }
+        )
+        for r in cell(1e-3, [BAD] * 3)
+    ]
+    records = [*cell(1e-3, [GOOD] * 3), *cell(1e-2, [GOOD] * 3), *new]
+    for asked in (suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3}), None):
+        blocks = document(records, asked)
+        tables = [block for block in (*after(blocks, "Settings"), *after(blocks, DETAILS)) if isinstance(block, Table)]
+        assert tables
+        assert not [text for table in tables for column in table.columns for text in column.cells if "0.01" in text]
+        assert [block for block in blocks if isinstance(block, Paragraph) and "edited since" in block.text]
+
+
+def test_seeds_that_diverged_were_seeds() -> None:
+    """The one that is left is not said to have been asked for alone."""
+    records = diverging(1e-3, [GOOD]) + diverging(1e-2, [])
+    blocks = document(records, suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3}))
+    assert not [block for block in blocks if isinstance(block, Paragraph) and "One seed only" in block.text]
+    alone = document(cell(1e-3, [GOOD]))
+    assert [block for block in alone if isinstance(block, Paragraph) and "One seed only" in block.text]

@@ -239,7 +239,8 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
             "room, the median score stands under the rate, or how many seeds diverged."
         )
     yield (
-        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen."
+        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen. "
+        "Where a grid was asked for, all other tables are of it; --format csv has every cell."
     )
     if older := [each for each in found if each.older]:
         whose = ", ".join(dict.fromkeys(f"{each.called} on {each.task}" for each in older))

@@ -222,13 +222,13 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
     result = []
     for key, own in sorted(found.items(), key=lambda item: _rank(bases[item[0]], item[1][0].task, suite)):
         own, older = of_newest_code(own)
-        names = _fields(own, grid)
+        names = _fields([*own, *older], grid)
         threshold = threshold_of(own, suite)
         default = _default(bases[key], own[0].task, suite)
         ways = _cells(own, names, grid, default, threshold)
         if (
             names
-            and (grid or len(ways) > 1)
+            and (grid or older or len(ways) > 1)
             and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways)
         ):
             labels = models[identity(bases[key])], tasks[identity(own[0].task)]
