@@ -59,6 +59,23 @@ def test_the_score_of_the_seeds_that_are_left_is_not_told_as_that_of_all() -> No
     assert [row["diverged"] for row in cell_rows([found])] == [1, 2, 3]
 
 
+def test_a_chart_shows_which_seeds_diverged() -> None:
+    """They are no gaps, and seeds stand in order wherever the first one is among them."""
+    pytest.importorskip("altair")
+    from harness.charts.drawing import Drawings
+    from harness.charts.grid import CROSS
+    from harness.charts.view import View
+
+    lost = [record(failed="NaN", error="DivergedError", training={"lr": 1e-3}, seed=0)]
+    kept = [r for r in cell(1e-3, [GOOD] * 3) if r.seed]
+    asked = suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3})
+    chart = Drawings(View([*lost, *kept, *cell(1e-2, [BAD] * 3)], asked)).draw("grid").to_dict()
+    crosses = [layer for part in chart["concat"] for layer in part["layer"] if layer["mark"].get("text") == CROSS]
+    data = chart["datasets"][crosses[0]["data"]["name"]]
+    assert [(row["way"], row["seed"]) for row in data] == [("0.001", 0)]
+    assert crosses[0]["encoding"]["xOffset"]["sort"] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("grid", "default", "words"),
     [
@@ -74,6 +91,19 @@ def test_of_the_default_only_what_was_not_tried_is_named(
     model = "lstm:hidden=8" if "hidden" in grid else "lstm"
     found = said([r for lr in grid["lr"] for r in cell(lr, [BAD] * 3, model=model)], suite(grid, default))
     assert words in sentence(found)
+
+
+def test_a_success_that_hangs_on_the_examples_is_told() -> None:
+    """Another sample of them could make a model work that fails, or the other way round."""
+    records = cell(1e-2, [GOOD] * 3) + cell(1e-3, [(0.89, 0.1), (0.93, 0.1), (0.2, 0.1)])
+    unsure = [
+        r.model_copy(update={"measurements": [r.find("worst_inside").model_copy(update={"standard_error": 0.02})]})
+        for r in records
+        if r.training.lr == 1e-3
+    ]
+    asked = suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3})
+    assert "2 of 6 trials within two standard errors" in sentence(said([*records[:3], *unsure], asked))
+    assert "standard error" not in sentence(said(records, asked))
 
 
 def after(blocks: Sequence[Block], title: str) -> list[Block]:

@@ -204,11 +204,13 @@ def _more(each: Learnability) -> Iterator[str]:
     best = each.best
     if best is not None and not best.works and (works := [cell for cell in each.tried if cell.works]):
         yield "what is best on validation data is not where every seed succeeds"
+    trials = sum(cell.seeds for cell in each.cells)
     if diverged := sum(cell.diverged for cell in each.cells):
-        yield f"{diverged} of {sum(cell.seeds for cell in each.cells)} trials diverged"
+        yield f"{diverged} of {count(trials, 'trial')} diverged"
+    if near := sum(cell.near for cell in each.cells):
+        yield f"{near} of {count(trials, 'trial')} within two standard errors of the threshold: use more --examples"
     if broken := sum(cell.broken for cell in each.cells):
-        trials = broken + sum(cell.seeds for cell in each.cells)
-        yield f"{broken} of {count(trials, 'trial')} broke, which says nothing of the model"
+        yield f"{broken} of {count(trials + broken, 'trial')} broke, which says nothing of the model"
     if missing := sum(not (cell.seeds or cell.broken) for cell in each.cells):
         yield f"{count(missing, 'cell')} not run"
 

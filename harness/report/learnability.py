@@ -19,7 +19,7 @@ from harness.report.numbers import number
 from harness.report.success import SCORE, Threshold, threshold_of
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
-from harness.statistics import BRIEF
+from harness.statistics import BRIEF, MARGIN
 from harness.suites import Experiment, Suite
 from harness.varying import without
 
@@ -40,10 +40,14 @@ class Cell:
     """Whether the model would be trained, and made, like this if nobody had said anything of its fields."""
 
     @property
+    def measured(self) -> list[Scalar]:
+        """The scores of the seeds that were measured, with their standard errors."""
+        return [m for r in self.records for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
+
+    @property
     def scores(self) -> list[float]:
-        """Of the seeds that were measured."""
-        found = (m for r in self.records for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
-        return [scalar.value for scalar in found]
+        """Their values."""
+        return [scalar.value for scalar in self.measured]
 
     @property
     def seeds(self) -> int:
@@ -64,6 +68,12 @@ class Cell:
     def successes(self) -> int:
         """How many seeds reached the threshold."""
         return sum(self.threshold.met(score) for score in self.scores) if self.threshold else 0
+
+    @property
+    def near(self) -> int:
+        """How many seeds are so near to the threshold that another sample of examples could decide otherwise."""
+        known = [(s.value, MARGIN * s.standard_error) for s in self.measured if s.standard_error]
+        return sum(abs(score - self.threshold.value) < error for score, error in known) if self.threshold else 0
 
     @property
     def rate(self) -> str:
