@@ -214,11 +214,11 @@ LONG = "lstm:embedding=8,hidden=4"
 
 
 def test_a_model_stands_beside_those_of_a_suite() -> None:
-    """In each of its experiments; the suite's own request, and all else, stay as they are."""
+    """First in each of its experiments; the suite's own request, and all else, stay as they are."""
     own, found = build_suite(suite="recall"), build_suite("mine=gru:hidden=8", suite="recall")
     mine = Request.model_validate("mine=gru:hidden=8")
-    assert [each.models[-1] for each in found.experiments] == [mine] * len(own.experiments)
-    kept = [each.model_copy(update={"models": each.models[:-1]}) for each in found.experiments]
+    assert [each.models[0] for each in found.experiments] == [mine] * len(own.experiments)
+    kept = [each.model_copy(update={"models": each.models[1:]}) for each in found.experiments]
     assert found.beside == [mine]
     assert found.model_copy(update={"experiments": kept, "beside": []}) == own == build_suite(suite="recall")
 
