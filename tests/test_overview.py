@@ -135,6 +135,8 @@ def test_the_command_of_a_page_has_the_grid_and_the_baselines() -> None:
     assert "--baselines" in words
     assert [words[i + 1] for i, word in enumerate(words) if word == "--grid"] == ["lr=0.001,0.01", "clip=none"]
     assert "-m gru" in command_of(build_suite("gru", suite="recall"))
+    own = command_of(build_suite("gru", suite="battery-small", grid={"lr": [0.5]}, success=0.8, examples=64))
+    assert "--grid lr=0.5 --success 0.8 --examples 64" in own
 
 
 def test_a_card_is_of_the_cell_that_is_best_on_validation_data() -> None:
@@ -145,6 +147,7 @@ def test_a_card_is_of_the_cell_that_is_best_on_validation_data() -> None:
     view = View(records, asked)
     assert {row.label for each in view.at_best for row in each.rows} == {"lstm (lr=0.001)"}
     assert [card.answers["learns"].number for card in cards(view.at_best)] == ["0.300"]
+    assert {row.label for each in view.measured for row in each.rows} == {"lstm (lr=0.001)"}
     compared = View(records, suite())  # ways of training that a user asked for one by one are compared
     assert len(cards(compared.at_best)) == 2
 
@@ -186,3 +189,13 @@ def test_a_model_that_works_in_another_cell_is_not_said_to_work_nowhere() -> Non
     others = [r for task in ("recall", "adding") for m in ("lstm", "gru") for r in both(m, task, 1e-3)]
     own = [*cell(1e-3, [(1.0, 0.5)] * 3, "elman"), *cell(1e-2, [(0.5, 0.1)] * 3, "elman")]
     assert not any(isinstance(block, Items) for block in overview_blocks(learnability([*others, *own], asked)))
+
+
+def test_a_model_looks_the_same_in_whichever_cell_it_is_best() -> None:
+    """And no other one looks so, however many cells there are."""
+    records = [r for m in ("lstm", "gru", "elman") for r in [*both(m, "recall", 1e-3), *both(m, "adding", 1e-2)]]
+    asked = suite("elman").model_copy(update={"grid": {"lr": [1e-3, 1e-2]}})
+    known = View(records, asked).looks
+    assert len(known) == 6
+    assert known["lstm (lr=0.001)"] == known["lstm (lr=0.01)"]
+    assert len({look["color"] for look in known.values()}) == 3
