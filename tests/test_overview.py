@@ -46,8 +46,8 @@ def test_each_model_is_shown_at_its_best_and_what_is_special_comes_first() -> No
     special, table, mark = overview_blocks(learnability(records, suite("elman")))
     assert isinstance(special, Items)
     assert sorted(special.items) == [
-        "elman on adding does not work (0/3), as 2 of 2 other models do.",
-        "elman on noise works, as none of 2 other models does.",
+        "elman on adding does not work (0/3), where 2 of 2 other models do.",
+        "elman on noise works, where none of 2 other models does.",
     ]
     assert isinstance(table, Table)
     columns = {column.header: list(column.cells) for column in table.columns}
@@ -63,7 +63,7 @@ def test_what_a_model_with_warnings_does_better_is_not_praised() -> None:
     records = [*cheats, *both("elman", "recall", 1e-3), *neither("lstm", "noise"), *both("lstm", "recall", 1e-3)]
     special, table, _ = overview_blocks(learnability(records, suite("elman")))
     assert isinstance(special, Items)
-    assert special.items == ["elman ! on noise works, as none of 1 other model does; its warnings may say why."]
+    assert special.items == ["elman ! on noise works, where none of 1 other model does; its warnings may say why."]
     assert isinstance(table, Table)
     assert table.columns[0].cells[0] == ">elman !"
 
@@ -178,7 +178,7 @@ def test_what_stood_beside_a_suite_before_is_none_of_its_models() -> None:
     ]
     special, table, _ = overview_blocks(learnability(records, suite("gpt")))
     assert isinstance(special, Items)
-    assert "gpt on recall works, as none of 2 other models does." in special.items
+    assert "gpt on recall works, where none of 2 other models does." in special.items
     assert isinstance(table, Table)
     assert sorted(table.columns[0].cells[:2]) == [">elman", ">gpt"]
 

@@ -58,8 +58,8 @@ def _special(each: Learnability, found: Sequence[Learnability]) -> str:
     if best.works and 2 * works < len(known):
         why = "; its warnings may say why" if any(record.warnings for record in each.records) else ""
         return (
-            f"works, as {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}{why}"
+            f"works, where {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}{why}"
         )
     if not any(cell.works for cell in each.cells) and 2 * works > len(known):
-        return f"does not work ({best.successes}/{best.seeds}), as {works} of {count(len(known), 'other model')} do"
+        return f"does not work ({best.successes}/{best.seeds}), where {works} of {count(len(known), 'other model')} do"
     return ""
