@@ -163,3 +163,27 @@ def test_seeds_that_diverged_were_seeds() -> None:
     assert not [block for block in blocks if isinstance(block, Paragraph) and "One seed only" in block.text]
     alone = document(cell(1e-3, [GOOD]))
     assert [block for block in alone if isinstance(block, Paragraph) and "One seed only" in block.text]
+
+
+def test_a_model_that_was_evaluated_twice_is_told_from_itself() -> None:
+    """A try with fewer examples may lie in the same directory."""
+    few = [r.model_copy(update={"examples": 64}) for lr in (1e-3, 1e-2) for r in cell(lr, [BAD] * 3)]
+    many = [r for lr in (1e-3, 1e-2) for r in cell(lr, [GOOD] * 3)]
+    found = learnability([*few, *many], suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3}))
+    assert {each.model: each.cells[0].works for each in found} == {
+        "lstm (examples=64)": False,
+        "lstm (examples=256)": True,
+    }
+
+
+def test_no_default_is_told_of_what_an_earlier_run_has_set_otherwise() -> None:
+    """The grid knows that of its own fields; one of two numbers of steps is none."""
+    records = [
+        r.model_copy(update={"training": r.training.model_copy(update={"steps": steps})})
+        for steps, seeds in ((30, [BAD] * 3), (60, [GOOD] * 3))
+        for lr in (1e-3, 1e-2)
+        for r in cell(lr, seeds)
+    ]
+    found = said(records, suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3}))
+    assert not any(each.default for each in found.cells)
+    assert "default" not in sentence(found)

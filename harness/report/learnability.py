@@ -20,7 +20,7 @@ from harness.report.success import SCORE, Threshold, threshold_of
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
 from harness.statistics import BRIEF, MARGIN
-from harness.suites import Experiment, Suite
+from harness.suites import Experiment, Suite, format_arguments
 from harness.varying import without
 
 PROBE = "accuracy"
@@ -235,19 +235,29 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
         names = _fields([*own, *older], grid)
         threshold = threshold_of(own, suite)
         default = _default(bases[key], own[0].task, suite)
+        if default is not None and any(name not in default for name in names if name in Training.model_fields):
+            default = None  # of what an earlier run has set otherwise
         ways = _cells(own, names, grid, default, threshold)
         if (
             names
             and (grid or older or len(ways) > 1)
             and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways)
         ):
-            labels = models[identity(bases[key])], tasks[identity(own[0].task)]
-            result.append(
-                Learnability(
-                    *labels, ways, threshold, default, _beside(bases[key], suite), _planned(own[0], suite), older
-                )
-            )
+            alike = [records[0] for other, records in found.items() if other[:2] == key[:2]]
+            model, task = models[identity(bases[key])] + _evaluated(own[0], alike), tasks[identity(own[0].task)]
+            beside, planned = _beside(bases[key], suite), _planned(own[0], suite)
+            result.append(Learnability(model, task, ways, threshold, default, beside, planned, older))
     return result
+
+
+def _evaluated(record: Record, alike: Iterable[Record]) -> str:
+    """How a model was evaluated, as far as that tells it from itself: ` (examples=64)`."""
+
+    def how(record: Record) -> dict[str, Any]:
+        return {"probe": record.probe.called, "examples": record.examples, "device": record.device}
+
+    told = {name: value for name, value in how(record).items() if any(how(other)[name] != value for other in alike)}
+    return f" ({format_arguments(told)})" if told else ""
 
 
 def at_their_best(groups: Sequence[Group], found: Iterable[Learnability]) -> list[Group]:

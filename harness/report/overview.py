@@ -54,12 +54,10 @@ def _special(each: Learnability, found: Sequence[Learnability]) -> str:
     best = each.best
     if best is None or best.threshold is None or best.seeds < FEW_SEEDS or not known:
         return ""
-    works = sum(other.works for other in known)
+    works, many = sum(other.works for other in known), count(len(known), "other model")
     if best.works and 2 * works < len(known):
         why = "; its warnings may say why" if any(record.warnings for record in each.records) else ""
-        return (
-            f"works, where {works or 'none'} of {count(len(known), 'other model')} {'does' if works <= 1 else 'do'}{why}"
-        )
+        return f"works, where {works or 'none'} of {many} {'does' if works <= 1 else 'do'}{why}"
     if not any(cell.works for cell in each.cells) and 2 * works > len(known):
-        return f"does not work ({best.successes}/{best.seeds}), where {works} of {count(len(known), 'other model')} do"
+        return f"does not work ({best.successes}/{best.seeds}), where {works} of {many} do"
     return ""
