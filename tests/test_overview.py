@@ -1,7 +1,9 @@
 """Several models on several tasks, each at its best; and a model beside those of a suite."""
 
+from typing import Any
+
 import pytest
-from record_factory import cell, use
+from record_factory import cell, record, use
 
 from harness.charts.view import View
 from harness.plan import make_plan
@@ -199,3 +201,21 @@ def test_a_model_looks_the_same_in_whichever_cell_it_is_best() -> None:
     assert len(known) == 6
     assert known["lstm (lr=0.001)"] == known["lstm (lr=0.01)"]
     assert len({look["color"] for look in known.values()}) == 3
+
+
+def test_what_diverged_or_broke_everywhere_is_no_gap() -> None:
+    """It was tried: the one does not work, the other says nothing of the model."""
+
+    def lost(model: str, error: str) -> list[Record]:
+        fields: dict[str, Any] = {"failed": "words", "error": error, "model": model}
+        return [record(**fields, training={"lr": lr}, seed=seed) for lr in (1e-3, 1e-2) for seed in range(3)]
+
+    records = [r for task in ("recall", "adding") for m in ("lstm", "gru") for r in both(m, task, 1e-3)]
+    asked = suite("elman", "gpt").model_copy(update={"grid": {"lr": [1e-3, 1e-2]}})
+    records += [*lost("elman", "DivergedError"), *lost("gpt", "TypeError")]
+    special, table, _ = overview_blocks(learnability(records, asked))
+    assert isinstance(special, Items)
+    assert special.items == ["elman on recall does not work (0/3), where 2 of 2 other models do."]
+    assert isinstance(table, Table)
+    shown = dict(zip(table.columns[0].cells, table.columns[1].cells, strict=True))
+    assert (shown[">elman"], shown[">gpt"]) == ("0/3\n3 diverged", "broke")
