@@ -57,6 +57,8 @@ def test_the_score_of_the_seeds_that_are_left_is_not_told_as_that_of_all() -> No
     assert columns(found, 1)["test score"] == ["1.00 (1 diverged)"]
     assert "6 of 9 trials diverged" in sentence(found)
     assert [row["diverged"] for row in cell_rows([found])] == [1, 2, 3]
+    everywhere = cell_rows([said([*diverging(1e-3, []), *diverging(1e-2, [])], asked)])
+    assert [row["success_rate"] for row in everywhere if row["seeds"]] == [0.0, 0.0]
 
 
 def test_a_chart_shows_which_seeds_diverged() -> None:

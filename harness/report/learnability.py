@@ -286,7 +286,7 @@ def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
             "diverged": cell.diverged,
             "broken": cell.broken,
             "successes": cell.successes,
-            "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
+            "success_rate": cell.successes / cell.seeds if cell.rate else None,
             "score": None if math.isnan(cell.score) else cell.score,
             "validation_loss": None if math.isnan(cell.validation) else cell.validation,
             "threshold": cell.threshold.value if cell.threshold else None,

@@ -47,7 +47,7 @@ def _shown(each: Learnability) -> Cell | None:
 
 
 def _cell(each: Learnability | None) -> str:
-    cell = each and _shown(each)
+    cell = None if each is None else _shown(each)
     if cell is None:
         return BROKE if each and any(cell.broken for cell in each.cells) else "-"
     return "\n".join(filter(None, (cell.rate, cell.told)))
