@@ -241,3 +241,13 @@ def test_a_length_that_a_model_cannot_take_is_no_extrapolation() -> None:
     )
     assert answer("extrapolates", alone) == answer("extrapolates", known) == ("no", "bad")
     assert [card(each).answers["extrapolates"].number for each in (alone, known)] == ["up to 40", "1.00 up to 40"]
+
+
+def test_a_loss_that_diverged_is_told_from_an_error() -> None:
+    """The one says something of the model; the other of its code."""
+    diverged, broke = (
+        [record(failed="words", error=error, seed=seed) for seed in range(3)]
+        for error in ("DivergedError", "TypeError")
+    )
+    assert answer("learns", diverged) == ("diverged", "open")
+    assert answer("learns", broke) == answer("learns", [*diverged[:2], broke[2]]) == ("failed", "open")

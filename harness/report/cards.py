@@ -30,7 +30,7 @@ from harness.matching import asked_for
 from harness.measurements import Curve, Pattern, Scalar, place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
-from harness.seeds import FEW_SEEDS, summarise
+from harness.seeds import FEW_SEEDS, came_to_a_result, summarise
 from harness.statistics import BRIEF, MARGIN, NEAR, NOT_ENOUGH, SOLVED
 
 Tone = Literal["good", "bad", "open"]
@@ -132,8 +132,10 @@ def _why_not(missing: Sequence[Row]) -> Answer:
     """What became of the probes that would have answered."""
     if not missing:
         return NOT_MEASURED
-    failed = any(record.status == "failed" for row in missing for record in row.records)
-    return Answer("failed" if failed else "skipped")
+    failed = [record for row in missing for record in row.records if record.status == "failed"]
+    if not failed:
+        return Answer("skipped")
+    return Answer("diverged" if all(map(came_to_a_result, failed)) else "failed")
 
 
 Rows = dict[tuple[str, str], Row]
