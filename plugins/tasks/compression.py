@@ -67,10 +67,9 @@ class Compression(Drawn):
 
     def wide(self, batch: Batch) -> Batch:
         """With targets as wide as the output, which only what is used needs."""
-        targets = torch.full((*batch.tokens.shape, self.interface.output_size), math.nan)
-        known = F.one_hot(batch.tokens[:, :-1], self.vocabulary).flatten(1)
-        targets[:, -1, : known.shape[1]] = known
-        return replace(batch, targets=targets)
+        known = F.embedding(batch.tokens[:, None, :-1], torch.eye(self.vocabulary)).flatten(2)
+        before, beside = batch.tokens.shape[1] - 1, self.interface.output_size - known.shape[2]
+        return replace(batch, targets=F.pad(known, (0, beside, before, 0), value=math.nan))
 
     def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
         """The mean cross-entropy of a letter, in nats."""
