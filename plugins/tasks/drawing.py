@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -24,9 +24,6 @@ million in training and a thousand in test have one in common with a chance of 4
 TRIED = 100
 """Conditions of training that are drawn to see whether there are enough sequences under any."""
 
-AT_ONCE = 2**14
-"""Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
-
 AHEAD = 2**16
 """Tokens of the batches whose numbers `ahead` draws before it makes them, about: 2 MB of tokens, targets and marks."""
 
@@ -45,6 +42,8 @@ class Drawn(Task):
 
     names: Sequence[str] = ()
     """What tokens are called."""
+    at_once: ClassVar[int] = 2**14
+    """Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
 
     def __init__(self, train_min: int, train_max: int, lengths: Sequence[int]) -> None:
         self.train_min = train_min
@@ -94,7 +93,8 @@ class Drawn(Task):
         """Batches, each of one condition. Some of the same condition are drawn together, which costs hardly more than
         one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths. As many
         are chosen ahead, since what was just done is done again in a third of the time."""
-        together = max(1, AT_ONCE // (max(batch_size, 64) * self.train_max))
+        together = batches_of(self.at_once, batch_size, self.train_max)
+        chosen = batches_of(AHEAD, batch_size, self.train_max)
         waiting: dict[Condition, list[Batch]] = {}
 
         def following() -> Batch:
@@ -105,7 +105,7 @@ class Drawn(Task):
             return batches.pop()
 
         while True:
-            yield from [following() for _ in range(together)]
+            yield from [following() for _ in range(chosen)]
 
     def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         """Examples that no other use has, as far as they can be told apart."""
@@ -138,7 +138,7 @@ def ahead(
         batch_size: examples of a batch.
         width: numbers in the longest example.
     """
-    count = max(1, AHEAD // (max(batch_size, 64) * width))
+    count = batches_of(AHEAD, batch_size, width)
     while True:
         drawn = [draw() for _ in range(count)]
         shapes = [tuple(each.shape for each in numbers) for numbers in drawn]
@@ -151,6 +151,12 @@ def ahead(
         }
         for shape in shapes:
             yield next(made[shape])
+
+
+def batches_of(numbers: int, batch_size: int, width: int) -> int:
+    """How many batches have so many numbers in their longest examples; one at least, and of small ones no more than of
+    64 examples each."""
+    return max(1, numbers // (max(batch_size, 64) * width))
 
 
 def check_range(train_min: int, train_max: int) -> None:

@@ -32,6 +32,7 @@ class Dyck(Drawn):
     """
 
     recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+    at_once = 2**15
 
     def __init__(
         self,
@@ -61,12 +62,14 @@ class Dyck(Drawn):
         level = torch.minimum(folded, 2 * self.depth - folded)
         opens = level > F.pad(level, (1, -1))
         kinds = torch.randint(self.kinds, level.shape, generator=generator)
-        # on each level the place where it was opened last: of the bracket that is open there
-        source, place = torch.full_like(level, -1), torch.arange(level.shape[1])
-        for each in range(1, self.depth + 1):
-            here = level == each
-            opened = torch.where(opens & here, place, 0).cummax(1).values
-            source = torch.where(here, opened, source)
+        # what is open at a level was opened just after the last place one level lower, or at the start
+        visited = torch.full((self.depth + 2, examples), 0)  # the place after the last one at level -1, 0, 1, ...
+        visited[0] = -1
+        below, here, opened = visited[:-1], visited[1:], []
+        for place, levels in enumerate(level.mT.contiguous().split(1)):
+            opened.append(below.gather(0, levels))
+            here.scatter_(0, levels, place + 1)
+        source = torch.cat(opened).mT.contiguous()
         closing = self.kinds + kinds.gather(1, source.clamp(0))
         tokens = torch.where(opens, kinds, closing.roll(1, 1))  # what closes is what was asked for before
         return asking(tokens, torch.where(level > 0, closing, IGNORE), source)

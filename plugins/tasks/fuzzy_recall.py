@@ -45,6 +45,7 @@ class FuzzyRecall(Drawn):
     interface = Interface(2 * LETTERS + 1, 2 * LETTERS + 1)
     metrics = token_metrics(LETTERS)
     recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+    at_once = 2**16
 
     def __init__(
         self,
@@ -57,6 +58,8 @@ class FuzzyRecall(Drawn):
         self.keys = keys
         self.sizes = torch.tensor([len(word) for word in WORDS])
         self.chances = (1 / self.sizes.bincount())[self.sizes]  # each size equally often
+        most = int(self.sizes.bincount().max())
+        self.tickets = torch.arange(len(WORDS)).repeat_interleave((most * self.chances).round().long())
         self.pairs: Int[Tensor, "key value place"]
         self.pairs = torch.tensor([[_pair(key, value) for value in WORDS] for key in WORDS])
         super().__init__(train_min, train_max, lengths)
@@ -84,14 +87,16 @@ class FuzzyRecall(Drawn):
         # the largest of u^(1 / weight) are drawn without replacement, in proportion to the weights (Efraimidis, 2006)
         drawn = torch.rand(examples, len(WORDS), generator=generator).log() / self.chances
         keys = drawn.topk(self.keys, dim=1).indices
-        values = self.chances.multinomial(examples * self.keys, True, generator=generator).view(examples, -1)
+        values = self.tickets.take(torch.randint(len(self.tickets), keys.shape, generator=generator))
 
         # for each position the pair that stands there, and its cell in the table of the pairs of the sequence
         sizes = self.sizes[keys] + self.sizes[values]
-        ends = sizes.gather(1, which).cumsum(1)
-        starts = ends - sizes.gather(1, which)
-        position = torch.arange(length).repeat(examples, 1)
-        pair = torch.searchsorted(ends, position, right=True)
+        sizes = sizes.gather(1, which)
+        ends = sizes.cumsum(1)
+        starts = ends - sizes
+        position = torch.arange(length)
+        pair = torch.zeros(examples, length + 1, dtype=torch.long)
+        pair = pair.scatter_(1, ends.clamp(max=length), 1)[:, :length].cumsum(1)  # as many as have ended
         cell = position + (2 * LONGEST * which - starts).gather(1, pair)
         letters = self.pairs[keys, values].flatten(1).gather(1, cell)
         fits = position < (ends * (ends <= length)).amax(1, keepdim=True)
