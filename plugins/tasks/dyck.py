@@ -56,10 +56,11 @@ class Dyck(Drawn):
         )
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        steps = 2 * torch.randint(2, (examples, int(condition.x)), generator=generator) - 1
+        length = int(condition.x)
+        steps = 2 * torch.randint(2, (examples, length), generator=generator) - 1
         # a walk that turns at 0 and at m is a free one, folded
-        folded = steps.cumsum(1).remainder(2 * self.depth)
-        level = torch.minimum(folded, 2 * self.depth - folded)
+        folded = torch.arange(-length, length + 1).remainder(2 * self.depth)
+        level = torch.minimum(folded, 2 * self.depth - folded).take(steps.cumsum(1) + length)
         opens = level > F.pad(level, (1, -1))
         kinds = torch.randint(self.kinds, level.shape, generator=generator)
         # what is open at a level was opened just after the last place one level lower, or at the start

@@ -68,11 +68,11 @@ class InContextRecall(Drawn):
         if self.noise:
             noisy = torch.rand(examples, pairs, generator=generator) < self.noise
             noisy[:, 0] = noisy[:, -1] = False
-            keys = keys.masked_fill(noisy, self.half)
+            keys = torch.where(noisy, self.half, keys)
         # the last key is one of those before, drawn at random
         chances = torch.rand(examples, pairs, generator=generator)
         if self.noise:
-            chances = chances.masked_fill(noisy, -1)
+            chances = chances - 2.0 * noisy
         keys[:, -1:] = keys.gather(1, chances[:, :-1].argmax(1, keepdim=True))
         values = self.half + torch.randint(self.half, (examples, self.half), generator=generator)
         values = values.gather(1, keys.clamp(max=self.half - 1))
