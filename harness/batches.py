@@ -106,8 +106,12 @@ class Batch:
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
+    def _tensors(self) -> dict[str, Tensor]:
+        """All that are there, but `extra`."""
+        return {name: value for name, value in vars(self).items() if value is not None and name != "extra"}
+
     def _map(self, change: Any) -> "Batch":
-        changed = {name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed = {name: change(value) for name, value in self._tensors().items()}
         return Batch(**changed, extra=None if self.extra is None else {k: change(v) for k, v in self.extra.items()})
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -155,7 +159,7 @@ class Batch:
 
     def split(self, size: int) -> Iterator["Batch"]:
         """Consecutive batches of at most `size` examples."""
-        parts = {name: value.split(size) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        parts = {name: value.split(size) for name, value in self._tensors().items()}
         extra = self.extra and {name: value.split(size) for name, value in self.extra.items()}
         for n in range(math.ceil(len(self) / size)):
             some = {name: each[n] for name, each in parts.items()}

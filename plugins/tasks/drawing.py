@@ -25,7 +25,7 @@ TRIED = 100
 """Conditions of training that are drawn to see whether there are enough sequences under any."""
 
 AHEAD = 2**16
-"""Tokens of the batches whose numbers `ahead` draws before it makes them, about: 2 MB of tokens, targets and marks."""
+"""Tokens of the batches that are got ready before they are asked for, about: 2 MB of tokens, targets and sources."""
 
 
 class Drawn(Task):
@@ -91,10 +91,10 @@ class Drawn(Task):
 
     def stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Batches, each of one condition. Some of the same condition are drawn together, which costs hardly more than
-        one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths. As many
-        are chosen ahead, since what was just done is done again in a third of the time."""
+        one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths. Some are
+        got ready one after the other, since what was just done is done again in a third of the time."""
         together = batches_of(self.at_once, batch_size, self.train_max)
-        chosen = batches_of(AHEAD, batch_size, self.train_max)
+        ready = batches_of(AHEAD, batch_size, self.train_max)
         waiting: dict[Condition, list[Batch]] = {}
 
         def following() -> Batch:
@@ -105,7 +105,7 @@ class Drawn(Task):
             return batches.pop()
 
         while True:
-            yield from [following() for _ in range(chosen)]
+            yield from [following() for _ in range(ready)]
 
     def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         """Examples that no other use has, as far as they can be told apart."""
@@ -129,12 +129,12 @@ class Drawn(Task):
 def ahead(
     draw: Callable[[], tuple[Tensor, ...]], make: Callable[..., Batch], batch_size: int, width: int
 ) -> Iterator[Batch]:
-    """Batches without end. Their numbers are drawn one batch after the other; of some batches, those whose numbers have
-    the same shapes are then made together, which costs hardly more than one alone.
+    """Batches without end, some at a time: their numbers are drawn, one batch after the other, and those whose numbers
+    have the same shapes are made together, which costs hardly more than one alone.
 
     Args:
         draw: the numbers of the next batch; every tensor's first axis is the example.
-        make: examples of such numbers, each of its own alone.
+        make: the examples that have these numbers, each of its own alone.
         batch_size: examples of a batch.
         width: numbers in the longest example.
     """
@@ -154,8 +154,8 @@ def ahead(
 
 
 def batches_of(numbers: int, batch_size: int, width: int) -> int:
-    """How many batches have so many numbers in their longest examples; one at least, and of small ones no more than of
-    64 examples each."""
+    """How many batches have so many numbers if all their examples are `width` long; one at least, and of small ones no
+    more than of batches of 64."""
     return max(1, numbers // (max(batch_size, 64) * width))
 
 

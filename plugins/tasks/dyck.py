@@ -63,10 +63,10 @@ class Dyck(Drawn):
         level = torch.minimum(folded, 2 * self.depth - folded).take(steps.cumsum(1) + length)
         opens = level > F.pad(level, (1, -1))
         kinds = torch.randint(self.kinds, level.shape, generator=generator)
-        # what is open at a level was opened just after the last place one level lower, or at the start
-        visited = torch.full((self.depth + 2, examples), 0)  # the place after the last one at level -1, 0, 1, ...
-        visited[0] = -1
-        below, here, opened = visited[:-1], visited[1:], []
+        # what is open was opened just after the last place one level lower, or at the start; nothing is at level 0
+        after = torch.zeros(self.depth + 2, examples, dtype=torch.long)
+        after[0] = -1
+        below, here, opened = after[:-1], after[1:], []
         for place, levels in enumerate(level.mT.contiguous().split(1)):
             opened.append(below.gather(0, levels))
             here.scatter_(0, levels, place + 1)

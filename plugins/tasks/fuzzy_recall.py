@@ -58,7 +58,7 @@ class FuzzyRecall(Drawn):
         self.keys = keys
         self.sizes = torch.tensor([len(word) for word in WORDS])
         counts = self.sizes.bincount()
-        # so many of each word that each size is drawn equally often
+        # each word so many times that each size is drawn equally often
         self.tickets = torch.arange(len(WORDS)).repeat_interleave(counts.max() // counts[self.sizes])
         self.pairs: Int[Tensor, "pair place"]
         self.pairs = torch.tensor([_pair(key, value) for key in WORDS for value in WORDS])
@@ -100,7 +100,8 @@ class FuzzyRecall(Drawn):
         fits = position < (ends * (ends <= length)).amax(1, keepdim=True)
         tokens = torch.where(fits, letters, len(self.names) - 1)
 
-        # asked for, at the position before, is each letter of a value that was told: so many positions ago, or too often
+        # asked for, at the position before, is each letter of a value that was told, so many positions ago; `length`
+        # stands for a pair that was there more than once
         first, again, second = occurrences(which, self.keys)
         since = starts - starts.gather(1, first)
         since = since.masked_fill(again & ~second, length).gather(1, pair)
@@ -113,7 +114,7 @@ class FuzzyRecall(Drawn):
         return self.tickets.take(torch.randint(len(self.tickets), (examples, count), generator=generator))
 
     def _different(self, examples: int, generator: torch.Generator) -> Int[Tensor, "batch key"]:
-        """The first different words of each row of many, which are drawn until all rows have enough."""
+        """As many different words as there are keys: of those drawn one after the other each that is new."""
         words = self._words(examples, 3 * self.keys, generator)
         while True:
             _, again, _ = occurrences(words, len(WORDS))

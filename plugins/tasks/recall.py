@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
-from harness import Batch, Condition, Interface, Metric, Task
-from harness.contracts import IGNORE
+from harness import IGNORE, Batch, Condition, Interface, Metric, Task
 
 KEYS = 8
 DISTRACTORS = 8
