@@ -41,6 +41,9 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"training": ["steps=3"]}, "or a list of them; received"),
         ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
         ({"jobs": "2"}, "received '2'"),
+        ({"jobs": True}, "received True"),
+        ({"fresh": "no"}, "fresh is True or False; received 'no'"),
+        ({"baselines": ["ngram"]}, "baselines is True or False"),
         ({"seeds": 0}, "seeds: should be greater than or equal to 1"),
         ({"seeds": True}, "seeds: should be a number"),
         ({"examples": 0}, "examples: should be greater than or equal to 1"),
@@ -123,6 +126,7 @@ def test_results_are_filtered(results: Results, wanted: dict[str, Any], count: i
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"model": Suite}, "no model <class .* There are: gpt, lstm"),
         ({"model": "lstn"}, "no model 'lstn'. Did you mean 'lstm'.* There are: gpt, lstm, lstm:hidden=8"),
         ({"task": "copy"}, "no task 'copy'. There are: recall"),
         ({"probe": "acuracy"}, "Did you mean 'accuracy'"),
@@ -136,6 +140,22 @@ def test_a_filter_for_what_never_was_is_refused(results: Results, wrong: dict[st
     """A typing error must not read as "nothing was measured"."""
     with pytest.raises(RequestError, match=said):
         results.filter(**wrong)
+
+
+@pytest.mark.parametrize("pair", [{"lstm": 3}, {3: "lstm"}, [3], 3])
+def test_what_is_no_pair_is_refused(results: Results, pair: Any) -> None:
+    """A comparison says how names are paired."""
+    with pytest.raises(RequestError, match=r"for example {.*received"):
+        harness.compare(results.filter(model="lstm"), results.filter(model="gpt"), pair=pair)
+
+
+@pytest.mark.parametrize("width", [0, -3, "wide", float("nan"), True])
+def test_a_width_that_is_none_is_refused(results: Results, width: Any) -> None:
+    """It is told in inches."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    with pytest.raises(RequestError, match="a number of inches"):
+        results.plot("reach", width=width)
 
 
 def test_filters_can_follow_one_another(results: Results) -> None:
