@@ -201,6 +201,31 @@ def test_a_chart_is_as_wide_as_a_column_of_a_paper(inches: float) -> None:
     assert abs(float(found[1]) - inches * 72) <= 7.2
 
 
+@pytest.mark.parametrize(("chart", "inches"), [("heads", 3.5), ("attention", 7.0)])
+def test_what_does_not_fit_beside_goes_below(chart: str, inches: float) -> None:
+    """A chart of two tasks is no wider than asked."""
+    roles = [f"role {n}" for n in range(5)]
+    records = []
+    for task in ("recall", "copy"):
+        looks = Matrix(
+            name="share_by_role",
+            unit="share",
+            values=[[0.2] * 5],
+            rows=["layer 1 head 1"],
+            columns=roles,
+            row_label="head",
+            column_label="role",
+        )
+        made = [cut(seed) for seed in range(3)] + [record(looks, model="gpt", probe="attention_to_subject")]
+        records += [
+            each.model_copy(update={"task": record(task=task).task, "id": f"{each.id}-{task}"}) for each in made
+        ]
+    drawing = svg(fitted(lambda size: draw(chart, View(records), size), inches * 72))
+    found = re.search(r'width="([\d.]+)"', drawing)
+    assert found
+    assert float(found[1]) <= inches * 72 + 7.2
+
+
 @pytest.mark.parametrize(
     ("ending", "starts"), [(".pdf", b"%PDF"), (".svg", b"<svg"), (".png", b"\x89PNG"), (".html", b"<!DOCTYPE html>")]
 )
