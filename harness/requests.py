@@ -137,7 +137,9 @@ def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 def _with_grid(given: dict[str, Any], grid: Any) -> dict[str, Any]:
     """A suite with the user's grid, which wins over what the suite sets of the same name."""
-    if not isinstance(grid, Mapping) or not all(isinstance(each, list | tuple) for each in grid.values()):
+    if not isinstance(grid, Mapping) or not all(
+        isinstance(name, str) and isinstance(each, list | tuple) for name, each in grid.items()
+    ):
         raise RequestError(f"grid is a dictionary of lists, for example {{'lr': [1e-4, 1e-3]}}; received {shown(grid)}")
 
     def without(training: Any) -> Any:

@@ -59,6 +59,7 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
         ({"suite": "recall", "models": None, "probes": ["speed"]}, "leave out the probes, or the suite"),
         ({"suite": "gpt:layers=4", "models": None}, "There is a model of that name: give it with --model gpt:layers=4"),
+        ({"grid": {3: [1]}}, r"grid is a dictionary of lists, .* received {3: \[1\]}"),
         ({"suite": "x" * 300, "models": None}, "there is no suite 'xxx"),
         ({"models": None}, r'nothing to measure: give models=\["lstm"\]'),
         ({"models": {"": "lstm"}}, "the alias of model 'lstm' is empty"),
