@@ -20,10 +20,10 @@ M = TypeVar("M", bound=Measured)
 MARK = "!"
 """Behind the label of a model that there are warnings about."""
 
-Settings = tuple[Training, int, str]
+Way = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
-Ways = dict[Settings, list[Record]]
+Ways = dict[Way, list[Record]]
 """Of one model in one cell of the plan, by how it was trained and evaluated."""
 
 
