@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from harness.contracts import Task
-from harness.traces import Namespace, put_back, replaced, same
+from harness.traces import Namespace, is_method, put_back, replaced, same
 
 MISSING = object()
 
 LONGEST = 256
-"""Of longer lists and dictionaries only the length is looked at."""
+"""Of longer lists and dictionaries it is only looked at which objects are in them, and in which order."""
 
 DEEPEST = 3
 """Objects within objects within objects: a configuration, not a data set."""
@@ -59,6 +59,8 @@ class Fingerprint:
             kinds.add(type(module))
         for name, parameter in model.named_parameters(remove_duplicate=False):
             self.fixed[name] = self._tensor(parameter), parameter.requires_grad
+            if hooks := _hooks(parameter):
+                self.own[f"the hooks of {name}"] = hooks
         for name, value in vars(task).items():
             self._attribute(f"the task's {name}", name, task, value, self.own)
         self._known.clear()
@@ -74,9 +76,7 @@ class Fingerprint:
         fixed += sorted(now.fixed.keys() - self.fixed.keys() - now.optional)
         own += sorted(now.own.keys() - self.own.keys() - now.optional)
         for kind, name in self._replaced():
-            either = (self.classes[kind].get(name), vars(kind).get(name))
-            method = any(callable(each) or hasattr(each, "__get__") for each in either)
-            (fixed if method else own).append(f"{kind.__name__}.{name}")
+            (fixed if is_method(kind, name, self.classes[kind]) else own).append(f"{kind.__name__}.{name}")
         return fixed, own
 
     def put_back(self) -> None:
@@ -144,7 +144,8 @@ class Fingerprint:
     def _container(self, value: Any, depth: int) -> Any:
         kind = type(value)
         if len(value) > LONGEST:
-            return kind, len(value)
+            members = frozenset(map(id, value)) if isinstance(value, set | frozenset) else (*map(id, value),)
+            return kind, hash(members), hash((*map(id, value.values()),)) if isinstance(value, dict) else 0
         if isinstance(value, dict):
             return kind, tuple((key, self._value(each, depth)) for key, each in value.items())
         if isinstance(value, set | frozenset):
@@ -157,8 +158,14 @@ class Fingerprint:
         if tensor.is_meta or tensor.layout is not torch.strided:
             return tuple(tensor.shape)
         if id(tensor) not in self._known:
-            self._known[id(tensor)] = tensor.shape, tensor.dtype, checksum(tensor)
+            self._known[id(tensor)] = tensor.shape, tensor.stride(), tensor.dtype, checksum(tensor)
         return self._known[id(tensor)]
+
+
+def _hooks(parameter: Tensor) -> tuple[Any, ...]:
+    """What is done with its gradient."""
+    kept = (parameter._backward_hooks, getattr(parameter, "_post_accumulate_grad_hooks", None))
+    return tuple(hook for hooks in kept for hook in (hooks or {}).values())
 
 
 def _differs(before: Any, now: Any) -> bool:

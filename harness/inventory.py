@@ -1,8 +1,9 @@
 """All that decides the rest of a training, written down so that it can go on in another process, bit for bit.
 
-That is: parameters and buffers; what model and task keep in attributes and have changed since training began; the
-optimiser; the global random states; and the loop's own `Course`. The stream of batches is a generator, which nobody can
-write down: it is made anew from its seed, the batches that were taken are skipped, and the last of them is compared.
+That is: parameters and buffers; what model and task keep in attributes (also their classes and modules) and has
+changed since training began; the optimiser; the global random states; and the loop's own `Course`. The stream of
+batches is a generator, which nobody can write down: it is made anew from its seed, the batches that were taken are
+skipped, and the last of them is compared.
 Where something cannot be written down or does not match, training starts over: that costs time and changes no number.
 """
 
@@ -10,10 +11,11 @@ import hashlib
 import math
 import pickle
 import random
+import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
@@ -26,8 +28,16 @@ from harness.errors import HarnessError
 from harness.fingerprints import checksum
 from harness.partial import State
 
-_TORCHS_OWN = frozenset(vars(nn.Module())) - {"training"}
-"""Attributes in which every module keeps its parameters, buffers, submodules and hooks."""
+_ELSEWHERE = frozenset(vars(nn.Module())) - {"training", "_modules"}
+"""Attributes in which every module keeps what is looked at by itself, or does not change; hooks aside."""
+
+_SCALARS = (bool, int, float, str, type(None))
+
+_GLOBALS = (*_SCALARS, list, dict, Tensor)
+"""Of what a plugin's module has, what may count or remember something."""
+
+_NOT_PLUGINS = ("torch", "builtins", "typing", "abc", "collections", "harness", "jaxtyping", "beartype")
+"""Packages whose classes and modules keep nothing of a training."""
 
 
 class CannotGoOnError(HarnessError):
@@ -94,6 +104,7 @@ class Inventory:
         try:
             return {
                 "parameters": {name: each.detach() for name, each in self.model.named_parameters()},
+                "frozen": [name for name, each in self.model.named_parameters() if not each.requires_grad],
                 "buffers": {name: module._buffers[name[1]] for name, module in _buffers(self.model)},
                 "attributes": self.attributes.changed(),
                 "optimizer": self.optimizer.state_dict(),
@@ -128,6 +139,8 @@ class Inventory:
             if not torch.equal(self.generator.get_state(), state["generator"]):
                 raise ValueError("its stream draws otherwise")
             self._restore_tensors(state["parameters"], state["buffers"])
+            for name, parameter in self.model.named_parameters():
+                parameter.requires_grad_(name not in state["frozen"])
             self.attributes.restore(state["attributes"])
             self.optimizer.load_state_dict(state["optimizer"])
             _set_random_states(state["random"], self.device)
@@ -199,13 +212,15 @@ class _Attributes:
 
     def __init__(self, model: nn.Module, task: Task) -> None:
         self.model = model
-        # PyTorch's own modules keep nothing there that changes, apart from their mode
-        self.owners: dict[str, object] = {f"model.{path}": module for path, module in model.named_modules()}
+        self.modules = {id(module): path for path, module in model.named_modules()}
+        self.owners: dict[str, Any] = {f"model.{path}": module for path, module in model.named_modules()}
         self.owners["task"] = task
+        self.owners |= _shared_by_instances([*self.owners.values()])
         self.begun = self._digests()
+        self._written: dict[int, Any] = {}
 
     def changed(self) -> dict[tuple[str, str], Any]:
-        """Those that are not what they were in the beginning.
+        """Those that are not what they were in the beginning; what is one object in several places stays so.
 
         Raises:
             TypeError: one of them cannot be written down, or compared.
@@ -214,25 +229,30 @@ class _Attributes:
         places = [place for place, digest in now.items() if digest is None or digest != self.begun.get(place)]
         if self.begun.keys() - now.keys():
             raise TypeError("attributes are gone")
+        self._written.clear()
         return {place: self._plain(vars(self.owners[place[0]])[place[1]]) for place in places}
 
     def restore(self, values: dict[tuple[str, str], Any]) -> None:
         """What `changed` gave."""
         for (owner, name), value in values.items():
-            attributes = vars(self.owners[owner])
-            if isinstance(generator := attributes.get(name), torch.Generator):
+            it = self.owners[owner]
+            if isinstance(generator := vars(it).get(name), torch.Generator):
                 generator.set_state(value)
+            elif isinstance(it, type):
+                setattr(it, name, value)
             else:
-                attributes[name] = value
+                vars(it)[name] = value
 
-    def _digests(self) -> dict[tuple[str, str], bytes | None]:
+    def _digests(self) -> dict[tuple[str, str], Any]:
         owned = self._owned()
-        return {
-            (owner, name): _digest(value, owned)
+        found = {
+            (owner, name): _digest(value, owned, self.modules)
             for owner, it in self.owners.items()
-            for name, value in getattr(it, "__dict__", {}).items()
-            if name == "training" or not isinstance(it, nn.Module) or not _kept_by_torch(it, name)
+            for name, value in [*getattr(it, "__dict__", {}).items()]
+            if _may_change(it, name, value)
         }
+        shared = (type, ModuleType)  # which have much that is nobody's memory
+        return {place: each for place, each in found.items() if each or not isinstance(self.owners[place[0]], shared)}
 
     def _owned(self) -> dict[int, str]:
         tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
@@ -240,12 +260,18 @@ class _Attributes:
 
     def _plain(self, value: Any) -> Any:
         """The value without what cannot be written: a generator's state in its place, tensors without their history."""
-        if value is None or type(value) in (bool, int, float, str):
+        if type(value) in _SCALARS:
             return value
-        if type(value) is Tensor and value.untyped_storage().data_ptr() not in self._owned():
-            return value.detach()
         if type(value) is torch.Generator:
             return value.get_state()
+        if id(value) not in self._written:
+            self._written[id(value)] = self._plain_object(value)
+        return self._written[id(value)]
+
+    def _plain_object(self, value: Any) -> Any:
+        learned = isinstance(value, Tensor) and value.is_leaf and value.requires_grad
+        if type(value) is Tensor and not learned and value.untyped_storage().data_ptr() not in self._owned():
+            return value.detach()
         if type(value) in (list, tuple):
             return type(value)(self._inner(each) for each in value)
         if type(value) is dict:
@@ -258,15 +284,37 @@ class _Attributes:
         return self._plain(value)
 
 
-def _kept_by_torch(module: nn.Module, name: str) -> bool:
-    return name in _TORCHS_OWN or type(module).__module__.startswith("torch.")
+def _shared_by_instances(owners: list[object]) -> dict[str, Any]:
+    """The classes of these objects and the modules that define them, those of plugins: what is kept there, as a counter
+    may be, is kept for all instances."""
+    kinds = {base for owner in owners for base in type(owner).__mro__}
+    kinds = {kind for kind in kinds if kind.__module__.partition(".")[0] not in _NOT_PLUGINS}
+    modules = {kind.__module__: sys.modules.get(kind.__module__) for kind in kinds}
+    classes = {f"class {kind.__module__}.{kind.__qualname__}": kind for kind in kinds}
+    return classes | {f"module {name}": module for name, module in modules.items() if module is not None}
 
 
-def _digest(value: Any, owned: dict[int, str]) -> bytes | None:
+def _may_change(owner: object, name: str, value: Any) -> bool:
+    """Whether something that an owner has may be other in the end than in the beginning."""
+    if isinstance(owner, type):
+        return not (name.startswith(("__", "_abc_")) or callable(value) or hasattr(value, "__get__"))
+    if isinstance(owner, ModuleType):
+        return type(value) in _GLOBALS and not name.startswith("__")
+    if isinstance(owner, nn.Module):
+        if name.endswith("_hooks"):
+            return bool(value)
+        ours = not type(owner).__module__.startswith("torch.")
+        return name not in _ELSEWHERE and (ours or name == "_modules" or type(value) in _SCALARS)
+    return True
+
+
+def _digest(value: Any, owned: dict[int, str], modules: dict[int, str]) -> Any:
     """Equal as long as the value is; None for what cannot be compared, such as an open file."""
+    if type(value) in _SCALARS:
+        return type(value), value
     digest = hashlib.blake2b()
     try:
-        _Content(SimpleNamespace(write=digest.update), owned).dump(value)
+        _Content(SimpleNamespace(write=digest.update), owned, modules).dump(value)
     except Exception:  # whatever an object does when it is written
         return None
     return digest.digest()
@@ -275,18 +323,34 @@ def _digest(value: Any, owned: dict[int, str]) -> bytes | None:
 class _Content(pickle.Pickler):
     """Writes a value in order to compare it; nobody reads it back."""
 
-    def __init__(self, file: Any, owned: dict[int, str]) -> None:
+    def __init__(self, file: Any, owned: dict[int, str], modules: dict[int, str]) -> None:
         super().__init__(file)
         self.owned = owned
+        self.modules = modules
+        self.functions: set[int] = set()
 
     def persistent_id(self, value: Any) -> Any:
-        """Parameters and buffers by their names, other tensors and generators by what is in them, code by identity."""
+        """Parameters, buffers and modules of the model by their names, other tensors and generators by what is in them,
+        code by identity, with the values that it has caught."""
         if isinstance(value, Tensor):
             if name := self.owned.get(value.untyped_storage().data_ptr()):
                 return name, value.storage_offset(), tuple(value.shape), value.stride()
-            return _checksum(value)
+            grad = value.grad if value.is_leaf and value.requires_grad else None
+            return _checksum(value), value.requires_grad, None if grad is None else _checksum(grad)
         if isinstance(value, torch.Generator):
             return value.get_state().numpy().tobytes()
-        if isinstance(value, nn.Module | FunctionType | BuiltinFunctionType | ModuleType | type | weakref.ref):
+        if isinstance(value, nn.Module):
+            return self.modules.get(id(value))
+        if isinstance(value, FunctionType) and id(value) not in self.functions:
+            self.functions.add(id(value))
+            return id(value), [_caught(cell) for cell in value.__closure__ or ()]
+        if isinstance(value, FunctionType | BuiltinFunctionType | ModuleType | type | weakref.ref):
             return id(value)
+        return None
+
+
+def _caught(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet
         return None

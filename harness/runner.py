@@ -226,31 +226,34 @@ class _Run:
                 except safetensors.SafetensorError as error:
                     code = re.search(r"\(os error (\d+)\)", str(error))
                     raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
-            if outcome.trained.fitted:
-                self._check_kept(path)
+            self._as_kept(path)
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
         self.trained = outcome.trained
 
-    def _check_kept(self, path: Path) -> None:
-        """What a model that is fitted has learned must be in its checkpoint: a probe that is asked for later would look
-        at another model."""
+    def _as_kept(self, path: Path) -> None:
+        """From here on the model is the one that its checkpoint gives, as for any probe that is asked for later, in a
+        new process. What it has learned must all be in there, or probes would look at different models."""
         with blame(self.work.planned.trial.model, "being loaded from its checkpoint"):
-            again = self.plugins.build_model(self.task.interface)
-            safetensors.torch.load_model(again, path)
-            batch = self._subject("trained").batch(min(self.task.conditions(), key=lambda each: not each.inside))[:2]
-
-            def outputs(model: nn.Module) -> Tensor:
-                seed_everything("checkpoint", self.work.planned.trial.seed)
-                with torch.inference_mode():
-                    found: Tensor = model(batch.tokens.clone())
-                return found
-
-            if not torch.allclose(outputs(self.model), outputs(again.eval()), equal_nan=True):
+            learned = self._few_outputs()
+            del self.model, self.task  # there may be memory for one
+            self._build()
+            safetensors.torch.load_model(self.model, path)
+            kept = self._few_outputs()
+            same = torch.allclose(learned, kept, equal_nan=True)
+            if not same and torch.allclose(kept, self._few_outputs(), equal_nan=True):  # and not new ones at each call
                 raise ValueError(
                     "what it learned is not in its parameters and buffers: built again and loaded, it gives other "
-                    "outputs (register what `fit` learns with self.register_buffer)"
+                    "outputs (register what it learns with self.register_buffer)"
                 )
+
+    def _few_outputs(self) -> Tensor:
+        """Of the model as it is; what it draws meanwhile is the same every time."""
+        batch = self._subject("trained").batch(min(self.task.conditions(), key=lambda each: not each.inside))[:2]
+        seed_everything("checkpoint", self.work.planned.trial.seed)
+        with torch.inference_mode():
+            outputs: Tensor = self.model(batch.tokens.clone())
+        return outputs
 
     def _fit(self, keeper: Keeper) -> Outcome:
         trial = self.work.planned.trial

@@ -72,15 +72,17 @@ Namespace = dict[str, Any]
 class Traces:
     """The process before a plugin's code runs, so that what the code leaves behind can be seen and removed.
 
-    Looking costs some hundred microseconds.
+    Looking costs some hundred microseconds, and with layers some milliseconds.
 
     Args:
-        layers: whether torch's layers count as well; a trial knows which of them its model has.
+        layers: whether torch's layers count as well, and methods of the plugins' classes; while a trial measures, it
+            knows which of them it has.
     """
 
     def __init__(self, layers: bool = False) -> None:
         self.settings = Settings.now()
         self.names = {owner: vars(owner).copy() for owner in (*_owners(), *(_layers() if layers else ()))}
+        self.classes = {owner: vars(owner).copy() for owner in (_plugin_classes() if layers else ())}
         self.hooks = {name: dict(hooks) for name, hooks in _global_hooks().items()}
 
     @property
@@ -96,7 +98,7 @@ class Traces:
         for owner, name in [*self._replaced()]:
             found.append(f"{_called(owner)}.{name} replaced")
             fixes.append("define a function of your own instead")
-            put_back(owner, name, self.names[owner])
+            put_back(owner, name, (self.names if owner in self.names else self.classes)[owner])
         for name in [*self._hooked()]:
             found.append(f"{name.strip('_').replace('_', ' ')} for all modules")
             fixes.append("remove them in a `finally`")
@@ -113,6 +115,9 @@ class Traces:
                 yield from ((owner, name) for name in found)
             else:  # a module that was imported meanwhile, for example
                 self.names[owner] = vars(owner).copy()
+        for owner, before in self.classes.items():
+            if not same(before, vars(owner)):
+                yield from ((owner, name) for name in replaced(owner, before) if is_method(owner, name, before))
 
     def _hooked(self) -> Iterator[str]:
         hooks = _global_hooks()
@@ -133,6 +138,11 @@ def replaced(owner: Any, before: Namespace) -> Iterator[str]:
             hidden = [base[name] for base in inherited if name in base]
             if hidden and not _wrapped_by_torch(now[name], hidden[0]):
                 yield name
+
+
+def is_method(owner: Any, name: str, before: Namespace) -> bool:
+    """Whether a name of a class stands for a method, or the like, or did so."""
+    return any(callable(each) or hasattr(each, "__get__") for each in (before.get(name), vars(owner).get(name)))
 
 
 def put_back(owner: Any, name: str, before: Namespace) -> None:
@@ -237,7 +247,7 @@ def imported(place: str, load: Callable[[], ModuleType], alone: bool = True) -> 
     """
     module, left, running = _imported.get(place, (None, "", ""))
     if module is None or sys.modules.get(module.__name__) is not module:
-        traces, before = moment(), threads()
+        traces, before = Traces(layers=True), threads()
         try:
             with one_process():
                 module = load()
@@ -292,6 +302,14 @@ def _owners() -> Iterator[Any]:
 
 def _layers() -> Iterator[type]:
     return (each for each in vars(_module("torch.nn")).values() if isinstance(each, type))
+
+
+def _plugin_classes() -> Iterator[type]:
+    """Classes in the packages, and the folders, of all plugins that were imported."""
+    packages = {module.__name__.partition(".")[0] for module, _, _ in _imported.values() if module}
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] in packages:
+            yield from (each for each in vars(module).values() if isinstance(each, type) and each.__module__ == name)
 
 
 @cache

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import pytest
@@ -47,6 +48,13 @@ class Kept:
         self.ends = ends
         self.asked = 0
         self.content = b""
+
+    @classmethod
+    def holding(cls, content: bytes) -> "Kept":
+        """One that keeps nothing more."""
+        kept = cls(every=10**6)
+        kept.content = content
+        return kept
 
     def load(self) -> State | None:
         self.asked = 0
@@ -243,6 +251,214 @@ def test_what_a_plugin_keeps_beside_its_parameters_goes_on_too(model: Any, task:
     whole = fit(model, task)
     assert fit_with_breaks(keeper, model, task, ends=15) == whole
     assert keeper.content
+
+
+class Plain(GRU):
+    """Calls a function of its own after each pass in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__(WORDS, hidden=8)
+        self.passes = 0
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        outputs = super().forward(tokens)
+        if self.training:
+            self.passes += 1
+            self.after()
+        return outputs * self.factor()
+
+    def after(self) -> None:
+        """Change something."""
+
+    def factor(self) -> float:
+        """What that means for the outputs."""
+        return 1.0
+
+
+class Anneals(Plain):
+    """Changes its dropout, which is PyTorch's own module's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def after(self) -> None:
+        self.drop.p *= 0.9
+
+    def factor(self) -> float:
+        return self.drop.p
+
+
+class Freezes(Plain):
+    """Stops learning some of its parameters."""
+
+    def after(self) -> None:
+        if self.passes == 5:
+            next(self.parameters()).requires_grad_(False)
+
+
+class Layer(nn.Module):
+    """Reads what its model writes down."""
+
+    def __init__(self, shared: dict[str, float]) -> None:
+        super().__init__()
+        self.shared = shared
+
+
+class Shares(Plain):
+    """One dictionary in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = {"passes": 0.0}
+        self.layer = Layer(self.shared)
+
+    def after(self) -> None:
+        self.shared["passes"] += 1
+
+    def factor(self) -> float:
+        return 1 + self.layer.shared["passes"]
+
+
+class Averages(Plain):
+    """Keeps a mean of its head in a list, where no `state_dict` finds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = [nn.Linear(1, 1)]
+
+    @torch.no_grad()
+    def after(self) -> None:
+        self.mean[0].weight += next(self.parameters()).mean()
+
+    def factor(self) -> float:
+        return float(self.mean[0].weight.detach())
+
+
+class Hooks(Plain):
+    """Begins to scale what one of its layers gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Identity()
+
+    def after(self) -> None:
+        if self.passes == 3:
+            self.last.register_forward_hook(lambda module, given, output: output * 2)
+
+    def factor(self) -> float:
+        return float(self.last(torch.ones(())))
+
+
+class Swaps(Plain):
+    """Replaces a layer without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: nn.Module = nn.Identity()
+
+    def after(self) -> None:
+        if self.passes == 3:
+            self.last = nn.Tanh()
+
+    def factor(self) -> float:
+        return float(self.last(torch.ones(())))
+
+
+class Counter(Plain):
+    """Counts in its class."""
+
+    counted: ClassVar[list[float]] = [0.0]
+
+    def after(self) -> None:
+        self.counted[0] += 1
+
+    def factor(self) -> float:
+        return 1 + self.counted[0]
+
+
+COUNTED = 0.0
+
+
+class Global(Plain):
+    """Counts in its module."""
+
+    def after(self) -> None:
+        global COUNTED
+        COUNTED += 1
+
+    def factor(self) -> float:
+        return 1 + COUNTED
+
+
+class Closure(Plain):
+    """Counts in a function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        counted = 0.0
+
+        def count(by: float) -> float:
+            nonlocal counted
+            counted += by
+            return counted
+
+        self.count = count
+
+    def after(self) -> None:
+        self.count(1)
+
+    def factor(self) -> float:
+        return 1 + self.count(0)
+
+
+class Learns(Plain):
+    """Takes steps of its own on something that is no parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.ones(8, requires_grad=True)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        if self.training and self.scale.grad is not None:
+            with torch.no_grad():
+                self.scale -= 0.1 * self.scale.grad
+            self.scale.grad = None
+        return super().forward(tokens) * self.scale.sum()
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        (Anneals, True),
+        (Freezes, True),
+        (Shares, True),
+        (Counter, True),
+        (Global, True),
+        (Averages, False),
+        (Hooks, False),
+        (Swaps, False),
+        (Closure, False),
+        (Learns, False),
+    ],
+)
+def test_what_decides_the_rest_of_a_training_is_found_wherever_it_is(
+    model: Any, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In modules of PyTorch's, in several places at once, in classes and modules; what cannot be written down is not
+    half kept."""
+
+    def anew() -> nn.Module:
+        """As in a new process."""
+        monkeypatch.setattr(Counter, "counted", [0.0])
+        monkeypatch.setattr(sys.modules[__name__], "COUNTED", 0.0)
+        return model()  # type: ignore[no-any-return]
+
+    whole, keeper = fit(anew, Recall), Kept(every=4, ends=13)
+    with suppress(Killed):  # at what cannot be kept, nobody looks a second time
+        fit(anew, Recall, keeper)
+    assert fit(anew, Recall, Kept.holding(keeper.content)) == whole
+    assert bool(keeper.content) == kept
 
 
 def remembering(value: Any, change: Callable[[Any], object]) -> Callable[[], nn.Module]:

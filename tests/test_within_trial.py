@@ -31,6 +31,7 @@ class M(nn.Module):
         {construct}
         self.scale = 1.5
         self.sizes = [1, 2]
+        self.words = [str(number) for number in range(1000)]
         self.register_buffer("shift", torch.zeros(8), persistent=False)
         self.embedding = nn.Embedding(vocab_size, 8)
         self.dropout = nn.Dropout(0.1)
@@ -165,8 +166,12 @@ CHANGES = {
     "model.scale = 7.0": "scale",
     "model.depth = 7": "depth",
     "model.sizes.append(3)": "sizes",
+    "random.shuffle(model.words)": "words",
+    "model.words[500] = 'other'": "words",
     "model.shift += 1": "shift",
     "model.out.weight.requires_grad_(False)": "out.weight",
+    "model.embedding.weight.register_hook(lambda gradient: gradient * 0)": "the hooks of embedding.weight",
+    "model.out.weight.register_post_accumulate_grad_hook(print)": "the hooks of out.weight",
     "model.out = nn.Identity()": "the type of out",
     "model.extra = nn.Linear(2, 2)": "the modules of the model",
     "del model.dropout": "dropout",
@@ -259,6 +264,29 @@ def test_a_file_that_changes_settings_on_import_is_refused_by_plans(
             load_definition(find_entry(default_registry(), "model", name))
         assert SETTINGS[body] in str(error.value)
     assert before.removed() == ""
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        ("nn.Dropout.forward = lambda self, x: x * 0", "Dropout.forward replaced"),
+        (
+            "from harness_plugins.tasks.recall import Recall; Recall.loss = lambda self, *given: 0",
+            "Recall.loss replaced",
+        ),
+        ("from harness_plugins.tasks.recall import Recall; Recall.train = Recall.validation", "Recall.train replaced"),
+    ],
+)
+def test_a_probe_that_replaces_a_method_when_it_is_imported_is_broken(
+    tmp_path: Path, plugin_file: Write, folder: Path, clean: dict[tuple[int, str], str], top: str, said: str
+) -> None:
+    """Also one of a layer, or of a plugin: training comes after the import, and is as it was."""
+    probe = plugin_file(f"{PROBES}\n{top}\n" + vandal("p", "pass"), "p.py") + ":p"
+    results = run(f"{folder}/honest.py:M", tmp_path / "run", [probe, f"{folder}/look.py:look:turn=0"])
+    broken = [record for record in results if "look" not in record.probe.name]
+    assert all(record.error and said in record.error.message for record in broken), broken
+    looks = {(0, record.stage): numbers(record) for record in results if "look" in record.probe.name}
+    assert looks == {key: found for key, found in clean.items() if key[0] == 0}
 
 
 @pytest.mark.parametrize("body", [body for body in HARMLESS if "subject.scores(" in body])
@@ -397,6 +425,32 @@ def test_what_a_model_keeps_for_itself_is_no_probes_fault(
     assert {((seed, stage), found) for seed, stage, found in looks} == {
         (key, found) for key, found in clean.items() if key[0] == 0
     }
+
+
+@pytest.mark.parametrize(
+    ("forward", "status"),
+    [
+        ("if self.training: self.shift = self.shift + 0.1", "failed"),
+        ("if self.training: self.scale += 0.1", "failed"),
+        ("self.shift = torch.randn(8, generator=self.own)", "ok"),
+    ],
+)
+def test_every_probe_looks_at_the_model_that_is_kept(
+    tmp_path: Path, plugin_file: Write, forward: str, status: str
+) -> None:
+    """Whoever is asked for later, or after a probe that has spoilt it, gets the model of the checkpoint; so all do. One
+    that has learned something else fails, and one that is different at each call does not."""
+    construct = "self.own = torch.Generator().manual_seed(3)"
+    name = plugin_file(model_source(construct=construct, forward=forward)) + ":M"
+    spoils = plugin_file(PROBES + vandal("p", "model.out.weight.data.zero_()"), "p.py") + ":p"
+    together = run(name, tmp_path / "one", ["accuracy", spoils, "grad_reach"], stages="trained")
+    run(name, tmp_path / "two", ["accuracy"], stages="trained")
+    apart = run(name, tmp_path / "two", ["accuracy", "grad_reach"], stages="trained")
+    for probe in ("accuracy", "grad_reach"):
+        records = [record for results in (together, apart) for record in results if record.probe.name == probe]
+        assert [record.status for record in records] == 2 * [status]
+        assert len({numbers(record) for record in records}) == 1
+        assert all("self.register_buffer" in record.error.message for record in records if record.error)
 
 
 @pytest.mark.parametrize("raised", ["SystemExit(3)", "GeneratorExit()", "BaseException('gone')", "Odd('gone')"])
