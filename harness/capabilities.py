@@ -65,6 +65,10 @@ class Capabilities:
         """Whether a model learns in its own way, without gradient steps of the harness."""
         return callable(self._say("fit", None))
 
+    def check(self) -> None:
+        """Raises whatever is wrong with what is said, before a plan is made of it."""
+        _ = self.accepts, self.sees, self.stages, self.needs, self.recommended_training, self.fixed_data, self.fits
+
     def files(self, **arguments: Any) -> list[Path]:
         """The files whose content decides the result."""
         named: Iterable[Any] = self._say("files", _nothing)(**arguments) or ()

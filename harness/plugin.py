@@ -81,7 +81,9 @@ class Plugin(_InUse):
             return False
         try:
             return self.construct().examples is None
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
             return False
 
     def tokenizer(self) -> Any:
@@ -109,7 +111,7 @@ class BrokenPlugin(_InUse):
     endless: ClassVar = False
 
     @classmethod
-    def of(cls, entry: Entry, request: Request, cause: Exception) -> "BrokenPlugin":
+    def of(cls, entry: Entry, request: Request, cause: BaseException) -> "BrokenPlugin":
         """The plugin of a request, and why it cannot be used."""
         error = cause if isinstance(cause, PluginError) else _unreadable(entry, cause)
         use = PluginUse(
@@ -219,5 +221,5 @@ def _baseline(entry: Entry) -> bool:
     return isinstance(entry.spec, ModelSpec) and entry.spec.baseline
 
 
-def _unreadable(entry: Entry, cause: Exception) -> PluginError:
-    return plugin_error(entry, "reading its arguments", cause, PLAIN_DATA)
+def _unreadable(entry: Entry, cause: BaseException) -> PluginError:
+    return plugin_error(entry, "being asked what it takes and says of itself", cause, PLAIN_DATA)

@@ -79,9 +79,9 @@ class Resolver:
         try:
             with self.asking("model", request.name):
                 return load_definition(entry).arguments.model_fields
-        except RequestError:
+        except (RequestError, KeyboardInterrupt):
             raise
-        except Exception:  # which resolving it will tell
+        except BaseException:  # which resolving it will tell
             return None
 
     def __call__(self, kind: str, request: Request) -> AnyPlugin:
@@ -110,9 +110,9 @@ class Resolver:
                 raise PluginError(reason)
             with self.asking(kind, request.name):
                 plugin = resolve(load_definition(entry), request)
-                _ = plugin.pretrained  # asked here, so that a plugin's error is its own
+                _ = plugin.pretrained, plugin.says.check()  # asked here, so that a plugin's error is its own
                 return plugin
-        except RequestError:
+        except (RequestError, KeyboardInterrupt):
             raise
-        except Exception as cause:
+        except BaseException as cause:
             return BrokenPlugin.of(entry, request, cause)

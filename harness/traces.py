@@ -15,6 +15,7 @@ from typing import Any
 from harness.settings import Settings
 
 MODULES = (
+    *("hashlib", "json", "math", "os", "random", "time"),
     "torch",
     "torch.autograd",
     "torch.linalg",
@@ -58,7 +59,7 @@ CLASSES = (
     "harness.contracts:Task",
     "harness.subject:Subject",
 )
-"""What all plugins use, and what trains and measures. Of these modules and classes, nothing may be replaced."""
+"""What all plugins use, and what names, trains and measures. Of these modules and classes, nothing may be replaced."""
 
 NO_CHANGE = {"__annotations__", "__annotations_cache__", "__abstractmethods__", "_abc_impl", "__dict__", "__weakref__"}
 """Attributes that Python itself gives a class later."""

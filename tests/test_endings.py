@@ -12,7 +12,7 @@ import pytest
 from conftest import SHORT
 
 import harness
-from harness.errors import PluginError, RequestError
+from harness.errors import HarnessError, PluginError, RequestError
 from harness.execution import execute
 from harness.executors import Limits, planning, processes
 from harness.plan import make_plan
@@ -281,6 +281,48 @@ def test_a_plugin_that_ends_the_process_that_plans_is_broken(plugin_file: Callab
     with pytest.raises(PluginError, match=r"nothing can run: .*deadly.py:M"):
         harness.run(deadly, SHORT, out=tmp_path / "other", **QUICK)
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("top", "says"),
+    [
+        ("", "pretrained = staticmethod(lambda **given: sys.exit(3))"),
+        ("", "check_arguments = staticmethod(lambda **given: sys.exit(3))"),
+        ("", "files = staticmethod(lambda **given: sys.exit(3))"),
+        ("", "recommended_training = property(lambda self: {})"),
+        ("plain = json.dumps; json.dumps = lambda value, **how: plain(value)", ""),
+        ("json.dumps = None", ""),
+        ("hashlib.sha256 = hashlib.md5", ""),
+    ],
+)
+@pytest.mark.parametrize("executor", ["local", pytest.param("processes", marks=pytest.mark.slow)])
+def test_what_a_plugin_does_while_a_run_is_planned_breaks_itself_alone(
+    plugin_file: Callable[..., str], tmp_path: Path, top: str, says: str, executor: str
+) -> None:
+    """Whatever it raises when it is asked, and what it replaces of what names cells: others keep their ids."""
+    init = "def __init__(self, vocab_size: int) -> None: super().__init__(vocab_size, vocab_size)"
+    source = f"import hashlib, json, sys\nfrom torch import nn\n{top}\nclass M(nn.Embedding):\n    {init}\n    {says}\n"
+    options = {**QUICK, "executor": executor}
+    asked = [f"{plugin_file(source)}:M", "lstm:hidden=4"]
+    guilty, innocent = harness.run(asked, SHORT, out=tmp_path / "run", **options)
+    (alone,) = harness.run("lstm:hidden=4", SHORT, out=tmp_path / "alone", **options)
+    assert (guilty.status, innocent.status, innocent.id) == ("failed", "ok", alone.id)
+    assert guilty.error is not None
+    assert "plugin.py:M" in guilty.error.message
+
+
+def test_a_process_that_cannot_plan_says_why_in_a_line(plugin_file: Callable[..., str], tmp_path: Path) -> None:
+    """And shows no traceback."""
+    source = """
+    from torch import nn
+    def interrupts(**given):
+        raise KeyboardInterrupt
+    class M(nn.Embedding):
+        check_arguments = interrupts
+        def __init__(self, vocab_size: int) -> None: ...
+    """
+    with pytest.raises(HarnessError, match=r"^the plan cannot be made: KeyboardInterrupt \(.*\)$"):
+        harness.run(f"{plugin_file(source)}:M", SHORT, out=tmp_path / "run", **QUICK)
 
 
 def test_a_plugin_that_hangs_while_it_is_imported_is_broken(

@@ -32,6 +32,9 @@ Say = Callable[..., None]
 PATIENCE = 10.0
 """Seconds to wait for the end of a process that was killed, before it is left to the kernel."""
 
+LONGEST = 500
+"""Characters of an error that are told."""
+
 _alive: set[int] = set()
 """Process ids of all children."""
 _changing = threading.Lock()
@@ -221,6 +224,13 @@ class Line:
 def listen(children: list[Child], timeout: float) -> None:
     """Wait until one of them says something or ends, but not longer than so many seconds."""
     wait([each._process.sentinel for each in children] + [each._link for each in children if each._open], timeout)
+
+
+def in_short(raised: str) -> str:
+    """What a child raised, of its traceback the last line, and how to see the rest."""
+    last = next((line for line in reversed(raised.splitlines()) if line.strip()), "")
+    hint = " (--executor local says where)" if last != raised else ""
+    return f"{last.strip()[:LONGEST]}{hint}"
 
 
 def how_it_ended(exitcode: int) -> str:

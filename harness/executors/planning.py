@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from harness import errors
 from harness.errors import HarnessError, PluginError
 from harness.executors import Executor
-from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen, working
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, in_short, listen, working
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
 from harness.suites import Suite, Ways
@@ -70,7 +70,7 @@ def _listen(child: Child, deadly: dict[tuple[str, str], str], patience: float) -
             if what == "refused":
                 raise getattr(errors, more[0])(more[1])
             if what == "raised":
-                raise HarnessError(f"the plan cannot be made:\n{more[0]}")
+                raise HarnessError(f"the plan cannot be made: {in_short(more[0])}")
             if what in ("asking", "asked"):
                 importing = more[0] if what == "asking" else None
         if code is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.errors import HarnessError, StoreError
 from harness.executors import Limits, Tell
-from harness.executors.children import Child, Line, Say, die_at_once, how_it_ended
+from harness.executors.children import Child, Line, Say, die_at_once, how_it_ended, in_short
 from harness.executors.start import start, stop
 from harness.schema import Cell, Failure, Record
 from harness.store import RunDirectory
@@ -177,7 +177,7 @@ class _Trial:
             elif what == "full":
                 raise StoreError(more[0])
             elif what == "raised":
-                yield from self._lose(now, f"the worker process failed:\n{more[0]}", "RuntimeError")
+                yield from self._lose(now, f"the worker process failed: {in_short(more[0])}", "RuntimeError", more[0])
                 return
         if not self.left:
             return
@@ -203,7 +203,7 @@ class _Trial:
         memory = ", perhaps for lack of memory; try --jobs 1" if code in (-9, 255) else ""
         yield from self._lose(now, f"the worker process died: {how_it_ended(code)}{memory}", "ProcessDied")
 
-    def _lose(self, now: float, message: str, kind: str) -> Iterator[Record]:
+    def _lose(self, now: float, message: str, kind: str, raised: str = "") -> Iterator[Record]:
         """End the process; the cell that it was measuring fails, or all that are left if it was measuring none. Another
         process writes that, and measures the rest; where there was nothing else to do for it, this one writes."""
         self.child.end()
@@ -217,7 +217,7 @@ class _Trial:
             self.retries -= 1
         else:
             lost = [self.measuring] if self.measuring in self.left else list(self.left)
-            self.lost |= dict.fromkeys(lost, Failure(type=kind, message=message, traceback=""))
+            self.lost |= dict.fromkeys(lost, Failure(type=kind, message=message, traceback=raised))
         self.begin(now)
 
     def _write_lost(self) -> Iterator[Record]:

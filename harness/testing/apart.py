@@ -10,7 +10,7 @@ from time import monotonic
 
 from harness import errors
 from harness.errors import HarnessError, RequestError
-from harness.executors.children import Child, Say, die_at_once, how_it_ended, listen, working
+from harness.executors.children import Child, Say, die_at_once, how_it_ended, in_short, listen, working
 from harness.registry import default_registry, place_among
 from harness.testing.checks import check
 from harness.testing.installed import check_installed, short_name
@@ -74,7 +74,7 @@ def _reports(
             elif what == "refused":
                 raise getattr(errors, more[0])(more[1])
             elif what == "raised":
-                raise HarnessError(f"the checks failed:\n{more[0]}")
+                raise HarnessError(f"the checks failed: {in_short(more[0])}")
             elif what == "end":
                 return None
         if code is not None:
