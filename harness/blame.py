@@ -3,7 +3,7 @@
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -50,7 +50,13 @@ class Aside:
     def write(self, text: str) -> int:
         erase = "\r\x1b[K" if self.at_start and text and sys.stderr.isatty() else ""
         self.at_start = text.endswith("\n") if text else self.at_start
-        return sys.stderr.write(erase + text)
+        with suppress(OSError):  # nobody reads it any more, or its disk is full: no reason to fail
+            return sys.stderr.write(erase + text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sys.stderr, name)

@@ -90,7 +90,7 @@ def merge(
         _check_packed(store)
     store.create()
     merged = Merged()
-    chosen = _chosen(places, store, prefer, merged)
+    chosen = _writable(_chosen(places, store, prefer, merged), store, merged)
     if pack:
         store.pack(cell.record for cell in chosen)
     else:
@@ -110,6 +110,19 @@ def merge(
 
 
 _by_id = attrgetter("cell")
+
+
+def _writable(chosen: Iterator[_Candidate], store: RunDirectory, merged: Merged) -> Iterator[_Candidate]:
+    """Those of which the merged directory has no record of a later version, which would be lost. (Who reads it has
+    said that there are such.)"""
+    for cell in chosen:
+        try:
+            if cell.run != store.path:
+                store.read_record(cell.cell)
+        except RequestError:
+            merged.records -= 1
+        else:
+            yield cell
 
 
 def _suite(runs: Sequence[Path]) -> Suite | None:

@@ -238,12 +238,13 @@ class RunDirectory:
         Raises:
             StoreError: it cannot be written; nothing has changed.
         """
+        loose = {path: _stamp(path) for path in (self.records / name for name in self._record_names())}
         with replaced(self.packed.path) as temporary:
             self.packed.add(records, temporary)
         packed = set(self.packed.ids())
-        for path in [self.records / name for name in self._record_names()]:
-            if path.stem in packed:
-                path.unlink()
+        for path, stamp in loose.items():
+            if path.stem in packed and _stamp(path) == stamp:  # or a run has written it meanwhile
+                path.unlink(missing_ok=True)
 
     def begin(self) -> datetime:
         """The time at which a run begins: now, but later than every record that is there. Clocks go wrong, and a record
@@ -319,6 +320,15 @@ class RunDirectory:
             return [{str(key): float(value) for key, value in each.items()} for each in curve]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What tells a file from every one that takes its place."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _checked(content: bytes, cell_id: str) -> Record:

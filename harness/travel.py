@@ -8,7 +8,7 @@ Packages stay: they must be installed over there. So do files that a plugin read
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,17 @@ def may_have_files(use: PluginUse) -> bool:
     return use.file is not None or any(Path(path).exists() for path in _paths(use.arguments))
 
 
-def pack(plugins: Iterable[Use]) -> Baggage:
-    """What these plugins need. Loads them, so that it is better done in a process of its own."""
+def pack(plugins: Iterable[Use], tell: Callable[[int], None] = lambda place: None) -> Baggage:
+    """What these plugins need. Loads them, so that it is better done in a process of its own.
+
+    Args:
+        plugins: which.
+        tell: hears, before it is loaded, which one is packed.
+    """
     baggage = Baggage()
     sizes: dict[Path, int] = {}
-    for kind, use in plugins:
+    for place, (kind, use) in enumerate(plugins):
+        tell(place)
         try:
             plugin = planned(default_registry(), kind, use)
             named = [path.absolute() for path in plugin.says.files(**plugin.arguments)]
@@ -111,8 +117,8 @@ def pack(plugins: Iterable[Use]) -> Baggage:
         for written in _paths(use.arguments):
             for root in dict.fromkeys((Path(written).absolute(), Path(written).resolve())):
                 if any(root in (path, *path.parents) for path in named):
-                    place = _pack_named(baggage, root.parent, named, sizes)
-                    baggage.arguments[use.target, written] = f"{place}/{root.name}" if place else str(root)
+                    where = _pack_named(baggage, root.parent, named, sizes)
+                    baggage.arguments[use.target, written] = f"{where}/{root.name}" if where else str(root)
     return baggage
 
 

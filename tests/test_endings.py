@@ -152,10 +152,55 @@ def test_a_trial_that_hangs_is_ended(
     assert said in guilty.error.message
 
 
+SERVERS = """
+import os, signal, time
+from pathlib import Path
+from torch import nn
+
+class Kills(nn.Embedding):
+    def __init__(self, vocab_size: int, place: str) -> None:
+        super().__init__(vocab_size, vocab_size)
+        while not Path(place, "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getppid(), signal.SIGKILL)
+        Path(place, "killed").touch()
+
+class Waits(nn.Embedding):
+    def __init__(self, vocab_size: int, place: str) -> None:
+        super().__init__(vocab_size, vocab_size)
+        with Path(place, "begun").open("a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()}\\n")
+        while not Path(place, "killed").exists():
+            time.sleep(0.01)
+        time.sleep(0.5)  # in which somebody may take this process for dead
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no server")
+def test_a_plugin_that_ends_the_server_costs_nobody_else(plugin_file: Callable[..., str], tmp_path: Path) -> None:
+    """Processes that were forked from it go on, and are still heard; new ones are forked from a new one."""
+    path = plugin_file(SERVERS)
+    models = [f"{path}:{name}:place={tmp_path}" for name in ("Waits", "Kills")]
+    options = {**QUICK, "jobs": 2, "timeout": 60}
+    records = list(harness.run([*models, "lstm:hidden=4"], SHORT, out=tmp_path / "run", **options))
+    assert [record.status for record in records] == ["ok", "ok", "ok"]
+    (process,) = set((tmp_path / "begun").read_text(encoding="utf-8").split())
+    assert not alive(int(process))
+
+
 PROBES = """
 import os
 from pathlib import Path
 from harness import Scalar
+
+def less(subject):
+    import resource
+    resource.setrlimit(resource.RLIMIT_DATA, (10**6, 10**6))
+    yield Scalar(name="a", unit="", value=1)
+
+def more(subject):
+    import torch
+    yield Scalar(name="a", unit="", value=float(torch.ones(10**6).mean()))
 
 def before(subject):
     yield Scalar(name="a", unit="", value=1)
@@ -175,7 +220,7 @@ def deadly(subject, times: int = 99, place: str = ""):
 def after(subject):
     yield Scalar(name="a", unit="", value=3)
 
-for probe in (before, silent, deadly, after):
+for probe in (less, more, before, silent, deadly, after):
     probe.stages = ("initial", "trained")
 """
 
@@ -191,6 +236,16 @@ def test_a_probe_that_ends_the_process_costs_its_own_cells(plugin_file: Callable
         seconds = {record.trained.seconds for record in records if record.trained and record.status == "ok"}
         assert len(seconds) == 1
     assert len(list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_a_probe_that_lets_its_process_take_less_keeps_nothing_from_others(
+    plugin_file: Callable[..., str], tmp_path: Path
+) -> None:
+    """What comes after it is measured in another process."""
+    probes = [f"{plugin_file(PROBES)}:{name}" for name in ("less", "more")]
+    records = harness.run("lstm:hidden=4", SHORT, probes, out=tmp_path / "run", **QUICK)
+    assert [record.status for record in records] == ["ok"] * 4
 
 
 def test_what_a_silent_process_wrote_is_kept(plugin_file: Callable[..., str], tmp_path: Path) -> None:

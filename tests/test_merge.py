@@ -263,6 +263,36 @@ def test_where_there_is_no_run_nothing_is_merged(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_record_of_a_later_version_is_not_merged_over(tmp_path: Path) -> None:
+    """It is named, and stays as it is; the others are merged."""
+    one, other = record(seed=0), record(seed=1)
+    out, run = write(tmp_path / "out", one), write(tmp_path / "run", one, other)
+    path = out / "records" / f"{one.id}.json"
+    path.write_text(one.model_copy(update={"schema_version": 99}).model_dump_json(), encoding="utf-8")
+    before = path.read_bytes()
+    for pack in ([], ["--pack"]):
+        result = command(run, "--out", out, *pack)
+        assert (result.exit_code, path.read_bytes()) == (1, before)
+        assert "schema version 99" in result.stderr
+    assert [each.id for each in RunDirectory(out).read_records(lambda told: None)] == [other.id]
+
+
+def test_a_record_that_is_written_while_others_are_packed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is newer than the one that was packed."""
+    store = RunDirectory(write(tmp_path / "run", record(seed=0, failed="no"), record(seed=1)))
+    plain = store.packed.add
+
+    def slowly(records: Iterable[Record], temporary: Path) -> None:
+        plain(records, temporary)
+        store.write_record(record(seed=0, value=0.7))
+
+    monkeypatch.setattr(store.packed, "add", slowly)
+    store.pack(read(tmp_path / "run"))
+    assert [each.status for each in sorted(store.read_records(), key=lambda each: each.seed)] == ["ok", "ok"]
+
+
 def test_damaged_records_are_named(tmp_path: Path) -> None:
     """Exit code 1; all that can be read is merged, and the damaged file is left alone."""
     run = write(tmp_path / "one", record(0), record(1))

@@ -1,7 +1,10 @@
 """What commands print of plugins, files and records: no terminal obeys it, and every encoding can hold it."""
 
 import json
+import os
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,9 @@ from click.testing import CliRunner
 from record_factory import record
 
 from harness import ModelSpec, hookimpl, hookspecs
+from harness.blame import blame
 from harness.cli import main
+from harness.cli.common import say
 from harness.registry import Broken, Entry, Origin, Registry, default_registry
 from harness.schema import Record, Scalar
 from harness.store import RunDirectory
@@ -33,6 +38,24 @@ def of_label(label: str) -> Record:
     """A record of a model of that label."""
     made = record(Scalar(name="score", unit="", value=0.5, headline=True)).model_copy(update={"id": "a"})
     return made.model_copy(update={"model": made.model.model_copy(update={"label": label})})
+
+
+def test_nothing_fails_since_nobody_reads_what_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind `2>&1 | head -1`, or where the log's disk is full, a run goes on, and so do plugins that print."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", buffering=1, encoding="utf-8") as broken:
+        monkeypatch.setattr("sys.stderr", broken)
+        with pytest.raises(BrokenPipeError):
+            broken.write("nobody\n")
+        with blame(record().model, "printing"):
+            sys.stdout.write("some words\n")
+            sys.stdout.flush()
+        say("a line", error=True)
+        with pytest.raises(BrokenPipeError), redirect_stdout(broken):
+            say("a result")
+        with suppress(BrokenPipeError):  # what is left in the buffer
+            broken.close()
 
 
 @pytest.fixture

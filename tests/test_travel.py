@@ -1,5 +1,6 @@
 """Trials sent to another machine take along what it lacks, and their records come home as if they had stayed."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import SHORT, SMALL
-from harness_plugins.executors import elsewhere
+from harness_plugins.executors import elsewhere, ray
 from harness_plugins.executors.elsewhere import run_elsewhere
 from travelling import outcome, write_model
 
@@ -119,6 +120,47 @@ def test_what_was_trained_travels_both_ways(tmp_path: Path) -> None:
         for events in (first, again)
     ]
     assert trained[0] == trained[1]  # the seconds, too
+
+
+def test_half_a_training_travels_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes home while the trial runs, goes out again with the next attempt, and ends with the training."""
+    (work,) = works(tmp_path / "run", "lstm:hidden=8")
+    trial = work.planned.trial.id
+    half = RunDirectory(work.out).partial(trial)
+    ray._keep_files(work, {f"checkpoints/{trial}.partial": b"half"})
+    assert ray._trained(work) == {f"checkpoints/{trial}.partial": b"half"}
+    for event in sent(work, Baggage(), ray._trained(work)):
+        if isinstance(event, dict):
+            ray._keep_files(work, event)
+    assert not half.exists()
+    assert RunDirectory(work.out).read_trained(trial)
+
+
+def test_a_file_that_is_gone_again_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As half of a training is, when it ends between a look and the next."""
+    (work,) = works(tmp_path / "run", "lstm:hidden=8")
+    plain, looks = elsewhere._written, itertools.count()
+
+    def with_another(out: Path) -> dict[Path, tuple[int, int]]:
+        return {**plain(out), out / "checkpoints" / "gone.partial": (next(looks), 0)}
+
+    monkeypatch.setattr(elsewhere, "_written", with_another)
+    events = [*sent(work, Baggage())]
+    assert len([event for event in events if isinstance(event, str)]) == len(work.planned.cells)
+
+
+@pytest.mark.parametrize("deed", ["os._exit(3)", "time.sleep(1000)", "1 / 0"])
+def test_a_plugin_that_cannot_be_packed_keeps_nobody_at_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    """Where it ends the process, or hangs, or raises, after it was planned, the others travel."""
+    monkeypatch.setattr(ray, "LONGEST_IMPORT", 30.0 if "sleep" not in deed else 5.0)
+    Path("bad.py").write_text("import os, time\nfrom model import M\n", encoding="utf-8")
+    planned = works(tmp_path / "run", "./bad.py:M:words=words.txt", "./model.py:M:words=words.txt")
+    Path("bad.py").write_text(f"import os, time\n{deed}\n", encoding="utf-8")
+    baggage = ray._packed(planned)
+    assert str(home / "bad.py") not in baggage.code
+    assert str(home / "model.py") in baggage.code
 
 
 def test_a_process_that_was_made_ready_is_not_used_in_other_surroundings(

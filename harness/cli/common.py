@@ -4,7 +4,7 @@ import codecs
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -126,8 +126,10 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print text that may hold words of plugins, files and users: no terminal obeys them."""
-    click.echo(visible_lines(text), err=error)
+    """Print text that may hold words of plugins, files and users: no terminal obeys them. Nothing ends since nobody
+    reads what goes wrong, or how far it is, any more."""
+    with suppress(OSError) if error else nullcontext():
+        click.echo(visible_lines(text), err=error)
 
 
 @contextmanager

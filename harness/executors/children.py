@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 from harness.errors import HarnessError
 from harness.executors.start import leave_server, server, start, stop, without_main
-from harness.executors.strays import descendants, end_descendants, end_group, keep_orphans
+from harness.executors.strays import descendants, end_descendants, end_group, keep_orphans, lives
 from harness.interrupts import interrupts_held
 from harness.registry import installed
 
@@ -34,6 +34,9 @@ PATIENCE = 10.0
 
 LONGEST = 500
 """Characters of an error that are told."""
+
+UNKNOWN = 255
+"""The exit code of a process whose server has ended before it."""
 
 _alive: set[int] = set()
 """Process ids of all children."""
@@ -83,7 +86,8 @@ class Child:
     @property
     def exitcode(self) -> int | None:
         """As of `multiprocessing.Process`: minus the number of a signal; None while it lives."""
-        return self._process.exitcode
+        code = self._process.exitcode
+        return None if code == UNKNOWN and lives(self.pid) else code
 
     def heard(self) -> Iterator[tuple[Any, ...]]:
         """What it has said since the last time: tuples that begin with a word. Never waits for more."""
@@ -97,6 +101,8 @@ class Child:
         """It ends, if it lives, and its process group; what it says is not heard any more. `end` waits for its end."""
         self._open = False
         if self.exitcode is None or sys.platform != "linux":
+            if self._process.exitcode is not None:  # what it has started would be nobody's
+                end_descendants(self.pid)
             end_group(self.pid)
 
     def leaves_others(self) -> bool:
@@ -223,7 +229,8 @@ class Line:
 
 def listen(children: list[Child], timeout: float) -> None:
     """Wait until one of them says something or ends, but not longer than so many seconds."""
-    wait([each._process.sentinel for each in children] + [each._link for each in children if each._open], timeout)
+    ends = [each._process.sentinel for each in children if each._process.exitcode is None]
+    wait([*ends, *(each._link for each in children if each._open)], timeout)
 
 
 def in_short(raised: str) -> str:

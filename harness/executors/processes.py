@@ -269,10 +269,11 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
 
     last = 0.0
     others: set[Any] | None = None
+    limits = _limits()
 
     def begins(cell: Cell) -> None:
-        nonlocal others
-        others = threads()
+        nonlocal others, limits
+        others, limits = threads(), _limits()
         say("measuring", cell.id)
 
     def share(done: float) -> None:
@@ -293,12 +294,22 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
             work = replace(work, planned=replace(work.planned, cells=rest))
             for record in run_trial(work, share, begins):
                 say("written", record.as_json())
-                if others is not None and threads() - others:
-                    say("again")  # a probe's threads go on, and draw random numbers: others measure elsewhere
+                if others is not None and (threads() - others or _limits() != limits):
+                    # a probe's threads go on, and draw random numbers, or it has taken away what others need
+                    say("again")
                     return
     except StoreError as error:
         own = getattr(error.__cause__, "errno", None) in OWN
         say("raised" if own else "full", str(error))
+
+
+def _limits() -> list[Any]:
+    """What the system lets this process take of everything."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return []
+    return [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
 def _limit(memory: float) -> None:

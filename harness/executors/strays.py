@@ -70,6 +70,14 @@ def descendants(process: int, spare: Collection[int] = ()) -> list[int]:
     return found
 
 
+def lives(process: int) -> bool:
+    """Whether there is such a process (on Linux), and it has not ended."""
+    try:
+        return _read(f"/proc/{process}/stat").rpartition(b") ")[2][:1] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
 def _read(path: str) -> bytes:
     """What a short file begins with."""
     file = os.open(path, os.O_RDONLY)

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -64,8 +64,10 @@ def run_elsewhere(
             for event in _events(baggage.moved(work, folder, out), limits):
                 new = {path: stamp for path, stamp in _written(out).items() if sent.get(path) != stamp}
                 sent |= new
-                if new:
-                    yield {path.relative_to(out).as_posix(): path.read_bytes() for path in new}
+                if files := {
+                    path.relative_to(out).as_posix(): text for path in new if (text := _read(path)) is not None
+                }:
+                    yield files
                 yield event if isinstance(event, float) else baggage.homely(event.model_dump_json(), folder)
 
 
@@ -93,8 +95,19 @@ def _written(out: Path) -> dict[Path, tuple[int, int]]:
     """The files of a run directory, the oldest first, and what tells that one has changed; records go home as they are
     yielded."""
     paths = [path for path in out.glob("*/*") if path.parent.name != "records" and not path.name.startswith(".")]
-    stamps = {path: (status.st_mtime_ns, status.st_size) for path in paths for status in [path.stat()]}
+    stamps = {}
+    for path in paths:
+        with suppress(FileNotFoundError):  # half a training is deleted when it is whole
+            status = path.stat()
+            stamps[path] = status.st_mtime_ns, status.st_size
     return dict(sorted(stamps.items(), key=lambda each: each[1]))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

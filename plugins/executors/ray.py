@@ -24,7 +24,7 @@ from harness_plugins.executors.elsewhere import Event, run_elsewhere
 from harness import RequestError, __version__
 from harness.errors import HarnessError, PluginError
 from harness.executors import Limits, Tell
-from harness.executors.children import Say, how_it_ended, listen, working
+from harness.executors.children import Child, Say, die_at_once, listen, working
 from harness.files import write_atomic
 from harness.plan import core_digest
 from harness.schema import Record
@@ -40,6 +40,9 @@ AT_ONCE = 1000
 
 PATIENCE = 30.0
 """Seconds in which a cluster must have answered."""
+
+LONGEST_IMPORT = 600.0
+"""Seconds that loading a plugin may take."""
 
 GOODBYE = 5.0
 """Seconds that cancelled trials have to end; then they are killed, at the latest with the run."""
@@ -184,8 +187,7 @@ class _Run:
             elif isinstance(event, str):
                 yield self._keep(index, Record.model_validate_json(event))
             else:
-                for place, content in event.items():
-                    write_atomic(work.out / place, content)
+                _keep_files(work, event)
 
     def _keep(self, index: int, record: Record) -> Record:
         planned = self.works[index].planned
@@ -230,33 +232,55 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _trained(work: Work) -> dict[str, bytes]:
-    """What the run directory has of a trial that was trained before."""
-    names = (f"trials/{work.planned.trial.id}.json", f"checkpoints/{work.planned.trial.id}.safetensors")
+    """What the run directory has of a trial that was trained before, or in part."""
+    trial = work.planned.trial.id
+    names = (f"trials/{trial}.json", f"checkpoints/{trial}.safetensors", f"checkpoints/{trial}.partial")
     return {name: (work.out / name).read_bytes() for name in names if (work.out / name).is_file()}
 
 
+def _keep_files(work: Work, files: dict[str, bytes]) -> None:
+    """Write what came home; a training that is finished is no longer needed in part."""
+    for place, content in files.items():
+        write_atomic(work.out / place, content)
+    if f"trials/{work.planned.trial.id}.json" in files:
+        RunDirectory(work.out).partial(work.planned.trial.id).unlink(missing_ok=True)
+
+
 def _packed(works: Sequence[Work]) -> Baggage:
-    """What the trials take along; plugins are loaded in a process of their own to find out."""
+    """What the trials take along; plugins are loaded in a process of their own to find out. Trials of one that ends it,
+    or hangs, go without, and say what is wrong."""
     plugins = [(kind, use) for kind, use in uses(works) if may_have_files(use)]
-    if not plugins:
-        return Baggage()
-    with working(_pack, plugins) as child:
-        while True:
-            listen([child], 1.0)
-            code = child.exitcode
-            for what, *more in child.heard():
-                if what == "packed":
-                    baggage: Baggage = more[0]
-                    return baggage
-                if what == "raised":
-                    raise HarnessError(f"what the trials need cannot be packed:\n{more[0]}")
-            if code is not None:
-                raise HarnessError(f"a plugin failed while its files were packed: {how_it_ended(code)}")
+    while plugins:
+        with working(_pack, plugins) as child:
+            found = _heard(child)
+        if isinstance(found, Baggage):
+            return found
+        del plugins[found]
+    return Baggage()
+
+
+def _heard(child: Child) -> Baggage | int:
+    """What was packed; or the place of the plugin at which the process ended, or hung."""
+    packing, sign = None, time.monotonic()
+    while True:
+        listen([child], 1.0)
+        code = child.exitcode
+        for what, *more in child.heard():
+            sign = time.monotonic()
+            if what == "packed":
+                baggage: Baggage = more[0]
+                return baggage
+            if what == "packing":
+                packing = int(more[0])
+        if code is not None or time.monotonic() - sign > LONGEST_IMPORT:
+            if packing is None:
+                raise HarnessError(die_at_once(code or 0))
+            return packing
 
 
 def _pack(say: Say, plugins: list[Use]) -> None:
     """In the new process."""
-    say("packed", pack(plugins))
+    say("packed", pack(plugins, lambda place: say("packing", place)))
 
 
 @contextmanager
