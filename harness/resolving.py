@@ -110,7 +110,8 @@ class Resolver:
                 raise PluginError(reason)
             with self.asking(kind, request.name):
                 plugin = resolve(load_definition(entry), request)
-                _ = plugin.pretrained, plugin.says.check()  # asked here, so that a plugin's error is its own
+                plugin.says.check()
+                _ = plugin.pretrained  # asked here, so that a plugin's error is its own
                 return plugin
         except (RequestError, KeyboardInterrupt):
             raise
