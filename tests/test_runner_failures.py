@@ -52,7 +52,8 @@ def test_what_is_nan_beyond_the_trained_range_is_a_result(
             logits = nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)[:, 0]
             logits = logits * float("nan") if {beyond} else logits
     """
-    path = plugin_file(MODEL.format(construct="self.trained = False", forward=forward.strip()))
+    construct = "self.register_buffer('trained', torch.tensor(False))"
+    path = plugin_file(MODEL.format(construct=construct, forward=forward.strip()))
     probes = ["accuracy", "grad_reach", "edge_cut", "attention_to_subject", "input_swap", "position_extrapolation"]
     task = f"recall:train_max=5,distances={distances}".replace(" ", "")
     results = run([f"{path}:M"], tmp_path / "run", tasks=[task], probes=probes)
