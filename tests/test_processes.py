@@ -168,8 +168,14 @@ def test_workers_start_where_the_temporary_folder_has_a_long_name(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Callable[..., str], how: int) -> None:
-    """They do not go on behind the user's back, whatever a plugin is doing; nor does what it has started."""
+def test_workers_end_with_a_run_that_is_killed(
+    tmp_path: Path, plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, how: int
+) -> None:
+    """They do not go on behind the user's back, whatever a plugin is doing; nor does what it has started. The socket by
+    which they were asked for is gone, too."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     source = f"""
     import os, time
     from pathlib import Path
@@ -186,6 +192,7 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path, plugin_file: Call
     process.communicate(timeout=60)  # returns when no process holds the output open
     assert process.returncode == -how
     assert len(list(RunDirectory(tmp_path / "run").read_records())) == 4
+    assert sys.platform != "linux" or [*temporary.iterdir()] == []
 
 
 def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:

@@ -24,6 +24,9 @@ SERVER = {
 }
 """Environment variables of the server."""
 
+SOCKETS = "HARNESS_SOCKETS"
+"""The one with the folder of its socket, which the run removes in its end, if it gets to that."""
+
 
 def start() -> ForkServerContext | SpawnContext:
     """What processes are started with; on Linux the server that they are forked from begins to import torch now.
@@ -123,8 +126,11 @@ def _room_for_a_socket() -> Iterator[None]:
 @contextmanager
 def _environment_of_the_server() -> Iterator[None]:
     """Of the server alone: what is forked from it gets that of the run."""
-    before = {name: os.environ.get(name) for name in SERVER}
-    os.environ |= SERVER
+    from multiprocessing import util
+
+    variables = SERVER | {SOCKETS: util.get_temp_dir()}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         yield
     finally:

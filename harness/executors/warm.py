@@ -13,7 +13,9 @@ import atexit
 import contextlib
 import importlib
 import os
+import shutil
 import signal
+import time
 import warnings
 from importlib import metadata
 from typing import Any
@@ -22,6 +24,7 @@ import harness.executors.planning
 import harness.executors.processes
 import harness.runner  # noqa: F401 - what trials need
 from harness.errors import HarnessError
+from harness.executors.start import SOCKETS
 from harness.executors.strays import end_descendants, keep_orphans
 from harness.provenance import provenance
 from harness.registry import build_registry
@@ -38,8 +41,20 @@ LATER = ("multiprocessing.popen_forkserver", "numpy.random", "numpy.ctypeslib", 
 
 def _leave(*given: Any) -> None:
     """At once: Python ignores, with a message, what is raised while it forks."""
-    end_descendants(os.getpid())
+    _clean(wait=0.0)
     os._exit(0)
+
+
+def _clean(wait: float = 1.0) -> None:
+    """End what was forked, and remove what a run that was killed has left; it may take so many seconds to be gone."""
+    if os.getpid() != _server:
+        return
+    end_descendants(_server)
+    deadline = time.monotonic() + wait
+    while (alive := os.getppid() == _run) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not alive and (folder := os.environ.get(SOCKETS)):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _import_built_in() -> None:
@@ -60,7 +75,8 @@ for _name in LATER:
 provenance("cpu", 1, None, None)  # the processor, the versions and the digest of the core are found once
 _import_built_in()
 keep_orphans()
-atexit.register(end_descendants, os.getpid())
+_server, _run = os.getpid(), os.getppid()
+atexit.register(_clean)
 for _name in ("SIGTERM", "SIGHUP"):
     signal.signal(getattr(signal, _name), _leave)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned")  # of orphans
