@@ -113,7 +113,8 @@ class BrokenPlugin(_InUse):
     @classmethod
     def of(cls, entry: Entry, request: Request, cause: BaseException) -> "BrokenPlugin":
         """The plugin of a request, and why it cannot be used."""
-        error = cause if isinstance(cause, PluginError) else _unreadable(entry, cause)
+        doing, fix = "being asked what it takes and says of itself", "Correct it there."
+        error = cause if isinstance(cause, PluginError) else plugin_error(entry, doing, cause, fix)
         use = PluginUse(
             name=entry.spec.name,
             label=str(request),
@@ -221,5 +222,5 @@ def _baseline(entry: Entry) -> bool:
     return isinstance(entry.spec, ModelSpec) and entry.spec.baseline
 
 
-def _unreadable(entry: Entry, cause: BaseException) -> PluginError:
-    return plugin_error(entry, "being asked what it takes and says of itself", cause, PLAIN_DATA)
+def _unreadable(entry: Entry, cause: Exception) -> PluginError:
+    return plugin_error(entry, "reading its arguments", cause, PLAIN_DATA)

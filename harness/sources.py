@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import importlib.util
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -182,8 +181,9 @@ def _imports(source: bytes, package: str) -> frozenset[str]:
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
-            if node.level and package:
-                base = importlib.util.resolve_name("." * node.level + base, package)
+            if node.level and package:  # of a file's folder, which is a package without a name, the parts are fewer
+                around = package.split(".")[: max(0, package.count(".") + 2 - node.level)]
+                base = ".".join((*around, base)) if base else ".".join(around)
             names.update((base, *(f"{base}.{alias.name}" for alias in node.names)))
         elif isinstance(node, ast.Call):
             names.add(imported_by(node))

@@ -11,6 +11,7 @@ import pytest
 from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
+from harness.sources import read_anew
 from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
 
@@ -259,3 +260,19 @@ def test_the_digest_sees_the_packages_of_what_is_imported(files: Write, how: str
 
     assert digest_with("one", "scale = 1") != digest_with("two", "scale = 2")
     assert digest_with("three", "scale = 1") == digest_with("four", "scale = 1")
+
+
+@pytest.mark.parametrize("how", ["from ..base import VALUE", "from .. import base\nVALUE = base.VALUE"])
+def test_a_package_beside_a_file_may_look_back_into_the_folder(files: Write, how: str) -> None:
+    """From its own folder into the file's, which is a package without a name; the digest follows."""
+    files("", "one/inner/__init__.py")
+    files(how, "one/inner/layers.py")
+    name = files("from .inner.layers import VALUE\nclass M:\n    value = VALUE\n", "one/m.py") + ":M"
+    found = {}
+    for value in (1, 2):
+        files(f"VALUE = {value}\n", "one/base.py")
+        read_anew()
+        model = plugin(name)
+        found[value] = model.use.digest, vars(model.definition.code)["value"]
+    assert (found[1][1], found[2][1]) == (1, 2)
+    assert found[1][0] != found[2][0]
