@@ -226,19 +226,19 @@ class _Run:
                 except safetensors.SafetensorError as error:
                     code = re.search(r"\(os error (\d+)\)", str(error))
                     raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
-            self._as_kept(path)
+                self._as_kept(temporary)  # which nobody else deletes
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
         self.trained = outcome.trained
 
-    def _as_kept(self, path: Path) -> None:
+    def _as_kept(self, checkpoint: Path) -> None:
         """From here on the model is the one that its checkpoint gives, as for any probe that is asked for later, in a
         new process. What it has learned must all be in there, or probes would look at different models."""
         with blame(self.work.planned.trial.model, "being loaded from its checkpoint"):
             learned = self._few_outputs()
             del self.model, self.task  # there may be memory for one
             self._build()
-            safetensors.torch.load_model(self.model, path)
+            safetensors.torch.load_model(self.model, checkpoint)
             kept = self._few_outputs()
             same = torch.allclose(learned, kept, equal_nan=True)
             if not same and torch.allclose(kept, self._few_outputs(), equal_nan=True):  # and not new ones at each call
