@@ -181,6 +181,11 @@ KINDS: dict[str, Fault] = {
     ),
     "torch patched at import": Fault("top", PATCHES),
     "torch patched in a probe": Fault("probe", PATCHES.strip()),
+    "layers patched at a probe's import": Fault("top", "nn.Linear.forward = lambda self, x: x", asked="p"),
+    "Python patched at import": Fault("top", "json.dumps = lambda *given, **named: '{}'"),
+    "hooks on parameters": Fault(
+        "probe", "for each in model.parameters(): each.register_hook(lambda gradient: gradient * 0)"
+    ),
     "Python patched at construction": Fault(
         "construct",
         "json.dumps = json.loads = lambda *given, **named: 1 / 0\ntime.time = time.monotonic = lambda: 0.0\n"
@@ -208,6 +213,7 @@ KINDS: dict[str, Fault] = {
     "opens files in a probe until none is left": Fault("probe", FILES),
     "may write no more": Fault("forward", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
     "a probe may write no more": Fault("probe", "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))"),
+    "a probe lets its process take less": Fault("probe", "resource.setrlimit(resource.RLIMIT_DATA, (10**6, 10**6))"),
     "recursion and warnings in a probe": Fault(
         "probe", "import warnings\nwarnings.simplefilter('error')\nsys.setrecursionlimit(200)\nsys.setswitchinterval(9)"
     ),
@@ -222,6 +228,9 @@ KINDS: dict[str, Fault] = {
     "exit 1 in a task": Fault("evaluate", "os._exit(1)"),
     "kills itself in a probe": Fault("probe", "os.kill(os.getpid(), signal.SIGKILL)"),
     "kills its group in forward": Fault("forward", "os.killpg(0, signal.SIGTERM)"),
+    "kills the server in training": Fault(
+        "forward", "if self.training and once(): os.kill(os.getppid(), signal.SIGKILL)"
+    ),
     "interrupts itself in a probe": Fault("probe", "os.kill(os.getpid(), signal.SIGINT)"),
     "a crash in forward": Fault("forward", "ctypes.string_at(0)"),
     "a crash in a probe": Fault("probe", "ctypes.string_at(0)"),
