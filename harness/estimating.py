@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from harness.errors import RequestError, shown
 from harness.execution import Execution
 from harness.executors import Executor
+from harness.executors.start import temporary
 from harness.matching import varied_so
 from harness.plan import Plan, Planned
 from harness.schema import AMOUNT, Record, Training
@@ -125,7 +126,7 @@ def _short(planned: Planned, executor: Executor, abreast: int, steps: int, examp
     """Run trials that are like another one, but short; several at a time, since they share caches and memory."""
     if planned.trial.training.steps is not None:
         steps = min(steps, planned.trial.training.steps)
-    with TemporaryDirectory(prefix="harness-timing-") as folder:
+    with TemporaryDirectory(prefix="harness-timing-", dir=temporary()) as folder:
         store = RunDirectory(Path(folder))
         store.create()
         works = [Work(_shortened(planned, steps, examples, number), store.path) for number in range(abreast)]

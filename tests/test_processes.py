@@ -195,6 +195,23 @@ def test_workers_end_with_a_run_that_is_killed(
     assert sys.platform != "linux" or [*temporary.iterdir()] == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_what_is_temporary_goes_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    """The server that it has started removes it."""
+    code = """
+import os, signal
+from tempfile import mkdtemp
+from harness.executors.start import start, temporary
+start()
+assert os.listdir(mkdtemp(dir=temporary())) == []
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=environment, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """As when memory runs out: its cells are failed and say so, the others are ok."""
     source = """

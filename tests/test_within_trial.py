@@ -128,6 +128,7 @@ SETTINGS = {
     "torch.backends.mkldnn.enabled = False": "torch.backends.mkldnn.enabled at False",
     "torch.backends.cuda.enable_math_sdp(False)": "torch.backends.cuda.math_sdp_enabled() at False",
     "torch.backends.mha.set_fastpath_enabled(False)": "get_fastpath_enabled() at False",
+    "torch.backends.nnpack.set_flags(False)": "nnpack_enabled() at False",
     "torch._C._set_deterministic_algorithms(True, warn_only=True)": "deterministic algorithms",
     "torch.autograd.set_detect_anomaly(True)": "anomaly detection",
     "torch.set_flush_denormal(True)": "flushing of the smallest numbers",

@@ -24,8 +24,8 @@ SERVER = {
 }
 """Environment variables of the server."""
 
-SOCKETS = "HARNESS_SOCKETS"
-"""The one with the folder of its socket, which the run removes in its end, if it gets to that."""
+RUN, SOCKETS = "HARNESS_RUN", "HARNESS_SOCKETS"
+"""Those with the run's process id, and with the folder of its socket, which it removes in its end, if it can."""
 
 
 def start() -> ForkServerContext | SpawnContext:
@@ -78,6 +78,16 @@ def server() -> int | None:
     return getattr(forkserver._forkserver, "_forkserver_pid", None)
 
 
+def temporary() -> str | None:
+    """The folder for temporary files that go with this process, whatever ends it; None, the usual one, where no server
+    sees to that."""
+    if server() is None:
+        return None
+    from multiprocessing import util
+
+    return str(util.get_temp_dir())
+
+
 def leave_server() -> None:
     """In a process that was forked from the server: be no client of it, so that it sees the end of the run, and that
     a plugin which uses such a server gets one of its own."""
@@ -128,7 +138,7 @@ def _environment_of_the_server() -> Iterator[None]:
     """Of the server alone: what is forked from it gets that of the run."""
     from multiprocessing import util
 
-    variables = SERVER | {SOCKETS: util.get_temp_dir()}
+    variables = SERVER | {RUN: str(os.getpid()), SOCKETS: util.get_temp_dir()}
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
     try:

@@ -24,7 +24,7 @@ import harness.executors.planning
 import harness.executors.processes
 import harness.runner  # noqa: F401 - what trials need
 from harness.errors import HarnessError
-from harness.executors.start import SOCKETS
+from harness.executors.start import RUN, SOCKETS
 from harness.executors.strays import end_descendants, keep_orphans
 from harness.provenance import provenance
 from harness.registry import build_registry
@@ -75,7 +75,7 @@ for _name in LATER:
 provenance("cpu", 1, None, None)  # the processor, the versions and the digest of the core are found once
 _import_built_in()
 keep_orphans()
-_server, _run = os.getpid(), os.getppid()
+_server, _run = os.getpid(), int(os.environ.get(RUN, 0))
 atexit.register(_clean)
 for _name in ("SIGTERM", "SIGHUP"):
     signal.signal(getattr(signal, _name), _leave)

@@ -24,6 +24,8 @@ _FLAGS = {
     "backends.mkldnn.deterministic": False,
     "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": ANY,
     "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": ANY,
+    "backends.opt_einsum.enabled": ANY,
+    "backends.opt_einsum.strategy": ANY,
     "utils.deterministic.fill_uninitialized_memory": True,
 }
 """Attributes of torch, and with what a trial begins."""
@@ -35,6 +37,7 @@ _SWITCHES = (
     ("backends.cuda", "cudnn_sdp_enabled", "enable_cudnn_sdp", True),
     ("backends.cuda", "fp16_bf16_reduction_math_sdp_allowed", "allow_fp16_bf16_reduction_math_sdp", False),
     ("backends.mha", "get_fastpath_enabled", "set_fastpath_enabled", True),
+    ("_C", "_get_nnpack_enabled", "_set_nnpack_enabled", True),
 )
 """A module of torch with a function that tells and one that sets; with what a trial begins."""
 
