@@ -256,7 +256,8 @@ class _Attributes:
 
     def _owned(self) -> dict[int, str]:
         tensors = [*self.model.named_parameters(), *self.model.named_buffers()]
-        return {tensor.untyped_storage().data_ptr(): name for name, tensor in tensors}
+        dense = [(name, tensor) for name, tensor in tensors if tensor.layout is torch.strided]
+        return {tensor.untyped_storage().data_ptr(): name for name, tensor in dense}
 
     def _plain(self, value: Any) -> Any:
         """The value without what cannot be written: a generator's state in its place, tensors without their history."""
@@ -333,7 +334,8 @@ class _Content(pickle.Pickler):
         """Parameters, buffers and modules of the model by their names, other tensors and generators by what is in them,
         code by identity, with the values that it has caught."""
         if isinstance(value, Tensor):
-            if name := self.owned.get(value.untyped_storage().data_ptr()):
+            dense = value.layout is torch.strided
+            if dense and (name := self.owned.get(value.untyped_storage().data_ptr())):
                 return name, value.storage_offset(), tuple(value.shape), value.stride()
             grad = value.grad if value.is_leaf and value.requires_grad else None
             return _checksum(value), value.requires_grad, None if grad is None else _checksum(grad)

@@ -153,8 +153,8 @@ class _Run:
         self.notes = [str(note) for note in self.task.notes]
         self.model = self.plugins.build_model(self.task.interface)
         self.recommended = self.plugins.recommended_training
-        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())
         self._check_forward(self._subject("initial"))
+        self.parameters = sum(parameter.numel() for parameter in self.model.parameters())  # lazy ones have sizes now
 
     def _check_forward(self, subject: Subject) -> None:
         """The first forward pass, so that a wrong shape is named before anything is trained; at a length that training
@@ -166,7 +166,7 @@ class _Run:
             self.data = self.data or _data_digest(subject)
         tokens = batch.tokens.clone()
         with blame(trial.model, "computing its first outputs"):
-            with torch.inference_mode():
+            with torch.no_grad():  # what lazy layers make in inference mode could not be trained
                 outputs = self.model(batch.tokens)
             expected = (*batch.tokens.shape[:2], interface.output_size)
             if not isinstance(outputs, torch.Tensor) or outputs.shape != expected:
@@ -226,6 +226,10 @@ class _Run:
                 except safetensors.SafetensorError as error:
                     code = re.search(r"\(os error (\d+)\)", str(error))
                     raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
+                except OSError:
+                    raise
+                except Exception as error:  # it keeps something there that is no tensor, or tensors that overlap
+                    raise accused(trial.model, "being written to its checkpoint", error) from error
                 self._as_kept(temporary)  # which nobody else deletes
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()

@@ -40,6 +40,29 @@ def test_a_broken_model_fails_its_own_cells(
     assert error.traceback
 
 
+@pytest.mark.parametrize(
+    ("construct", "said"),
+    [
+        ("self.lazy = nn.LazyLinear(8)", ""),
+        ("self.register_buffer('sparse', torch.eye(3).to_sparse(), persistent=False)", ""),
+        ("type(self).get_extra_state = lambda self: {'n': 3}", "being written to its checkpoint"),
+        (
+            "both = torch.ones(3, 4); self.a, self.b = nn.Parameter(both[:, :2]), nn.Parameter(both[:, 2:])",
+            "being written to its checkpoint",
+        ),
+    ],
+)
+def test_unusual_parameters_are_kept_or_named(
+    tmp_path: Path, plugin_file: Callable[..., str], construct: str, said: str
+) -> None:
+    """Those that have no size before the first pass, and what no checkpoint can hold."""
+    forward = "logits = logits + self.lazy(logits).sum(-1, keepdim=True) if hasattr(self, 'lazy') else logits"
+    path = plugin_file(MODEL.format(construct=construct, forward=forward))
+    (record,) = run([f"{path}:M"], tmp_path / "run")
+    assert (record.status, record.error is None) == (("failed", False) if said else ("ok", True)), record.error
+    assert record.error is None or (said in record.error.message and "plugin.py:M" in record.error.message)
+
+
 @pytest.mark.parametrize("distances", [[1, 5, 10], [10]])
 @pytest.mark.parametrize("beyond", ["tokens.shape[1] > 9", "tokens.shape[1] > 9 and self.trained"])
 def test_what_is_nan_beyond_the_trained_range_is_a_result(
