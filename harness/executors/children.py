@@ -86,8 +86,12 @@ class Child:
     @property
     def exitcode(self) -> int | None:
         """As of `multiprocessing.Process`: minus the number of a signal; None while it lives."""
-        code = self._process.exitcode
-        return None if code == UNKNOWN and lives(self.pid) else code
+        return None if self.orphaned else self._process.exitcode
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether it lives, and its server does not, so that nobody will tell how it ends."""
+        return self._process.exitcode == UNKNOWN and lives(self.pid)
 
     def heard(self) -> Iterator[tuple[Any, ...]]:
         """What it has said since the last time: tuples that begin with a word. Never waits for more."""
@@ -101,7 +105,7 @@ class Child:
         """It ends, if it lives, and its process group; what it says is not heard any more. `end` waits for its end."""
         self._open = False
         if self.exitcode is None or sys.platform != "linux":
-            if self._process.exitcode is not None:  # what it has started would be nobody's
+            if self.orphaned:  # what it has started would be nobody's
                 end_descendants(self.pid)
             end_group(self.pid)
 
@@ -229,7 +233,7 @@ class Line:
 
 def listen(children: list[Child], timeout: float) -> None:
     """Wait until one of them says something or ends, but not longer than so many seconds."""
-    ends = [each._process.sentinel for each in children if each._process.exitcode is None]
+    ends = [each._process.sentinel for each in children if not each.orphaned]
     wait([*ends, *(each._link for each in children if each._open)], timeout)
 
 
