@@ -12,7 +12,7 @@ input). Every other keyword argument, annotated, is the model's configuration. O
                                    # what follows it the past: an encoder with a decoder) or "all" (an encoder); the
                                    # instance may say so, too
 
-a method by which it learns in its own way, in the place of the training loop (see `OffersFit` in harness.fitting):
+a method by which it learns in its own way, in the place of the training loop (see `OffersFit` in harness.offers):
 
     fit(stream)                    # takes training batches: one for each step, of a finite set one pass at most
 

@@ -6,6 +6,7 @@ import torch
 
 from harness.attention import attention_shape
 from harness.batches import IGNORE, Batch, Interface
+from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.offers import OffersAttention
 from harness.recurrence import recurrent_modules, states_of
@@ -17,7 +18,7 @@ SEEN = {"all": "all tokens", "source": "the whole source"}
 
 def unfair(subject: Subject) -> str:
     """Why the model cannot be asked what the task asks, by what it says that it sees; "" if it can."""
-    sees = getattr(subject.model, "sees", "past")
+    sees = Capabilities(subject.model).sees
     batches = map(subject.batch, subject.task.conditions() if sees in SEEN else ())
     if not any(_asks_what_is_seen(batch, subject.task.interface, sees) for batch in batches):
         return ""

@@ -265,9 +265,9 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("batches", "build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients"),
-        *("inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "stacks"),
-        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("batches", "build", "capabilities", "contracts", "examples", "fingerprints", "fitting", "generation"),
+        *("gradients", "inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner"),
+        *("stacks", "statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = ("attention", "ledger", "recurrence", "settings")
     in_folders = (path for folder in folders for path in here.glob(f"{folder}/*.py"))

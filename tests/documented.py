@@ -9,7 +9,6 @@ from typing import Any
 import harness
 from harness import attention, generation, gradients, hookspecs, offers, schema, statistics
 from harness.needs import NEEDS
-from harness.testing import abilities
 from harness.testing.kinds import CHECKS
 from harness.testing.reference import NEEDED
 
@@ -38,13 +37,9 @@ def hooks() -> dict[str, Any]:
 
 
 def protocols() -> list[type]:
-    """The optional abilities: what a plugin may offer, and what the checks read."""
-    return [
-        item
-        for page in (offers, abilities)
-        for item in vars(page).values()
-        if inspect.isclass(item) and getattr(item, "_is_protocol", False) and item.__module__ == page.__name__
-    ]
+    """The optional abilities that a plugin may offer."""
+    found = [item for item in vars(offers).values() if inspect.isclass(item) and item.__module__ == offers.__name__]
+    return [item for item in found if getattr(item, "_is_protocol", False)]
 
 
 def functions(module: ModuleType) -> Iterator[tuple[str, Any]]:

@@ -77,7 +77,7 @@ def test_ids_follow_every_core_file_that_decides_numbers() -> None:
     computing = {name for name, text in files.items() if re.search(r"^ *(import|from) torch\b", text, re.M)} - checks
     only_tells = {"devices.py", "executors/processes.py", "preflight.py", "provenance.py", "verifying.py"}
     assert computing - covered == only_tells
-    rest = {"plugin.py", "probing.py", "statistics.py", "traces.py", "training_settings.py"}
+    rest = {"capabilities.py", "plugin.py", "probing.py", "statistics.py", "traces.py", "training_settings.py"}
     rest |= {f"settings/{name}.py" for name in ("__init__", "of_python", "of_torch", "setting")}
     fronts = {f"{folder}/__init__.py" for folder in ("attention", "ledger", "recurrence")}
     assert covered - computing == rest | fronts | {"ledger/table.py"}

@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from harness.batches import Interface
+from harness.capabilities import Capabilities
 from harness.errors import RequestError
 from harness.ledger.owners import REST, Owners
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
@@ -94,8 +95,8 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         RequestError: the model says that it takes no sequence of that length, or a source and its separator have no
             room in it.
     """
-    most = getattr(model, "max_length", None)
-    if isinstance(most, int) and length > most:
+    most = Capabilities(model).max_length
+    if most is not None and length > most:
         raise RequestError(
             f"{type(model).__name__} takes {most} tokens at most, and the length is {length}; ask for a shorter one, "
             "or build it for longer sequences (max_length)"
@@ -122,7 +123,7 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         return _passes(model, inputs(time), parts)
 
     half = length // 2
-    short = (min(32, most) if isinstance(most, int) else 32) // 4
+    short = (32 if most is None else min(32, most)) // 4
     depths = [_chain(model, inputs(times * short)) for times in (1, 2, 4)] if short >= least else [0, 0, 0]
     growth = _growth(*depths) if short >= least else "other"
     at = partial(_at, passes) if growth == "linear" else passes

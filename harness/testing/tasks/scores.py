@@ -8,7 +8,7 @@ from torch import Tensor
 from harness.batches import Batch
 from harness.contracts import Condition
 from harness.examples import standard_error
-from harness.testing.abilities import OffersPerfection
+from harness.offers import OffersPerfection
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.answers import asked, certain, guesses, knowing
 from harness.testing.tasks.case import TaskCase
