@@ -1,12 +1,13 @@
 """Checks of how a probe behaves: it leaves no trace, repeats itself, and declines what it cannot measure."""
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import nn
 
-from harness.contracts import Skip, Task
+from harness.contracts import Batch, Skip, Task
 from harness.isolation import random_state_restored
 from harness.registry import describe, place_of_error
 from harness.testing.checks import Failed, check
@@ -67,16 +68,18 @@ def data_untouched(case: ProbeCase) -> None:
     """The evaluation data, which the other probes share."""
     subject = case.subject()
     kept = {condition: subject.batch(condition) for condition in subject.task.conditions()}
-    copies = {condition: batch._map(torch.clone) for condition, batch in kept.items()}
+    copies = {condition: _tensors(batch.copy()) for condition, batch in kept.items()}
     case.measure(subject)
     for condition, batch in kept.items():
-        now = subject.batch(condition)
-        pairs = [(getattr(each, name), getattr(copies[condition], name)) for each in (batch, now) for name in _TENSORS]
-        if any(one is not None and not same_values(one, other) for one, other in pairs):
-            raise Failed(f"it changes the data of the condition {str(condition)!r}")
+        for now in (batch, subject.batch(condition)):
+            if not all(same_values(*pair) for pair in zip(_tensors(now), copies[condition], strict=True)):
+                raise Failed(f"it changes the data of the condition {str(condition)!r}")
 
 
-_TENSORS = ("tokens", "targets", "mask", "cue", "query", "roles")
+def _tensors(batch: Batch) -> list[torch.Tensor]:
+    """All that a batch has, in one order."""
+    own = (getattr(batch, field.name) for field in fields(batch) if field.name != "extra")
+    return [tensor for tensor in (*own, *(batch.extra or {}).values()) if tensor is not None]
 
 
 @check(
