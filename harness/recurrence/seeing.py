@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from harness.offers import OffersState
 from harness.recurrence.agreement import agree
-from harness.recurrence.calls import Call, CellCall, in_cell_form, kind_of
+from harness.recurrence.calls import Call, CellCall, call_type, in_cell_form
 from harness.recurrence.layers import StateLayer, joined
 from harness.recurrence.replacing import Replacement
 from harness.recurrence.strands import Change, Opened
@@ -170,7 +170,7 @@ class _Session:
 
     def _ran(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """After a call of a recurrent module: made again in the open, compared and recorded."""
-        call = kind_of(module)(path, module, args, kwargs, output)
+        call = call_type(module)(path, module, args, kwargs, output)
         own = call.outputs
         number, offset = self._place(call, len(own))
         touched: list[int] = []
