@@ -10,7 +10,6 @@ import harness
 from harness import attention, generation, gradients, hookspecs, offers, schema, statistics
 from harness.needs import NEEDS
 from harness.testing.kinds import CHECKS
-from harness.testing.reference import NEEDED
 
 CLASSES: tuple[type, ...] = (
     harness.Interface,
@@ -70,7 +69,7 @@ def undocumented() -> list[str]:
         text = _text(function)
         missing += [f"{name}({each})" for each in arguments(function) if not re.search(rf"\b{each}\b", text)]
         missing += [] if text else [f"{name}()"]
-    missing += [f"need {name}" for name in NEEDS if name not in NEEDED]
+    missing += [f"need {name}" for name, need in NEEDS.items() if not need.__doc__]
     return missing + [
         f"check {check.name}" for checks in CHECKS.values() for check in checks if not (check.asks and check.means)
     ]
