@@ -17,7 +17,6 @@ from harness.kinds import WORDS, kind_of
 from harness.registry import Entry, Registry, describe, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, source_digest
-from harness.specs import ModelSpec
 from harness.suites import Request, format_arguments
 from harness.targets import Definition, Given, find_entry, load_definition
 
@@ -120,7 +119,7 @@ class BrokenPlugin(_InUse):
             version=entry.origin.version,
             target=entry.spec.target,
             digest="",
-            baseline=_baseline(entry),
+            baseline=entry.baseline,
         )
         return cls(use, Failure(type="PluginError", message=str(error)))
 
@@ -152,7 +151,7 @@ def resolve(definition: Definition, request: Request) -> Plugin:
         version=entry.origin.version,
         target=entry.spec.target,
         digest=_digest(definition, arguments),
-        baseline=_baseline(entry),
+        baseline=entry.baseline,
     )
     return Plugin(use, definition, arguments)
 
@@ -213,10 +212,6 @@ def _digest(definition: Definition, arguments: dict[str, Any]) -> str:
     digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(definition.module)
     content = [file_digest(path) for path in definition.says.files(**arguments)]
     return content_hash("\n".join([digest, *content])) if content else digest
-
-
-def _baseline(entry: Entry) -> bool:
-    return isinstance(entry.spec, ModelSpec) and entry.spec.baseline
 
 
 def _unreadable(entry: Entry, cause: Exception) -> PluginError:

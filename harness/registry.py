@@ -19,7 +19,7 @@ import pluggy
 from harness import hookspecs
 from harness.errors import PluginError, RequestError, ReturnedError, did_you_mean, said, shown
 from harness.safe import visible
-from harness.specs import CONTRACT_VERSION, KINDS, Spec
+from harness.specs import CONTRACT_VERSION, KINDS, ModelSpec, Spec
 
 GROUP = "harness"
 OLDEST_CONTRACT = 1
@@ -61,6 +61,11 @@ class Entry:
         """The name nobody else can have: `distribution:name`."""
         return f"{self.origin.distribution}:{self.spec.name}"
 
+    @property
+    def baseline(self) -> bool:
+        """Whether it is a model to compare others with."""
+        return isinstance(self.spec, ModelSpec) and self.spec.baseline
+
     def __str__(self) -> str:
         name, version = self.origin.distribution, self.origin.version
         what = f"{self.spec.kind} {self.spec.name!r}"
@@ -93,6 +98,10 @@ class Registry:
         """Every plugin of a kind, by name."""
         for _, entries in sorted(self.entries[kind].items()):
             yield from entries
+
+    def kinds_of(self, name: str) -> list[str]:
+        """The kinds in which there is a plugin of that name."""
+        return [kind for kind in KINDS if name in self.entries[kind]]
 
     def as_dict(self, kinds: Iterable[str] = tuple(KINDS)) -> dict[str, list[dict[str, str]]]:
         """Plugins of these kinds and everything that is broken, as plain data."""
