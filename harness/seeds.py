@@ -38,14 +38,6 @@ class Summary:
         """Whether `low` and `high` are quantiles."""
         return self.n > MANY_SEEDS
 
-    def worst(self, higher_is_better: bool = True) -> float:
-        """The worst seed: the smallest value, or the largest unless `higher_is_better`."""
-        return self.minimum if higher_is_better else self.maximum
-
-    def best(self, higher_is_better: bool = True) -> float:
-        """The best seed: the largest value, or the smallest unless `higher_is_better`."""
-        return self.maximum if higher_is_better else self.minimum
-
 
 def summarise(values: Iterable[float]) -> Summary:
     """Median and range of `values`, one per seed; all NaN where there is no number."""
