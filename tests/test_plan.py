@@ -230,9 +230,9 @@ def test_seeds_that_would_all_be_the_same_are_one(plugin_file: Callable[..., str
     """A pretrained model on a file; a model that is trained, or data that is drawn, has a trial for every seed."""
     path = plugin_file(PRETRAINED)
     (planned,) = plan(f"{path}:M", tasks=(f"{path}:File",), seeds=5).trials
-    assert (planned.trial.seed, planned.same) == (0, True)
+    assert (planned.trial.seed, planned.for_all_seeds) == (0, True)
     for model, task in ((f"{path}:M", SHORT), ("lstm", f"{path}:File")):
-        assert [each.same for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
+        assert [each.for_all_seeds for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
 
 
 def test_planning_builds_no_task_that_advises_epochs(plugin_file: Callable[..., str]) -> None:

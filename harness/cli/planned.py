@@ -115,7 +115,7 @@ def _how(group: Sequence[Any], varied: Iterable[str]) -> str:
         how = ", ".join(["fitted", f"{' or '.join(lengths)} at most", *batch_size])
     else:
         how = ", ".join([" or ".join(lengths), f"lr {_values(each.lr for each in trainings)}", *told.values()])
-    return how + (" (one seed stands for all: the data is fixed)" if first.same else "")
+    return how + (" (one seed stands for all: the data is fixed)" if first.for_all_seeds else "")
 
 
 def _values(values: Iterable[Any]) -> str:

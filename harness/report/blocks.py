@@ -7,7 +7,6 @@ from textwrap import shorten
 
 from harness.report.card_table import BEST, card_blocks, explained
 from harness.report.cards import Card, cards
-from harness.report.curves import TABLES
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
@@ -17,6 +16,7 @@ from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.overview import overview_blocks
 from harness.report.settings import settings_blocks
+from harness.report.tables import TABLES
 from harness.report.verdicts import claim_blocks
 from harness.safe import bounded, visible
 from harness.schema import Record, Scalar

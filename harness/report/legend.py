@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from harness.report.conditions import SETTINGS, conditions
-from harness.report.curves import BELOW
 from harness.report.elements import Table
 from harness.report.grouping import BASELINE, MARK, Group, Row
+from harness.report.tables import BELOW
 from harness.schema import Matrix, Scalar
 from harness.seeds import MANY_SEEDS, coverage
 
