@@ -348,7 +348,7 @@ def _open(
 
 
 def _ambiguous(records: list[Record]) -> str:
-    """Why the records are not the seeds of one experiment, or ``."""
+    """Why the records are not the seeds of one experiment, or ""."""
     for what, uses in (
         ("models", [r.model for r in records]),
         ("tasks", [r.task for r in records]),

@@ -69,7 +69,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` if something similar is known, else ``."""
+    """` Did you mean 'x'?`, with a blank before it, if something similar is known; else ""."""
     import difflib  # here, since it is for whoever mistypes
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -79,7 +79,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def said(error: BaseException) -> str:
     """What an exception says, even if it cannot: `str` of it may raise whatever a plugin's `__str__` does."""
     try:
-        return "".join([str(error), ""])  # a text of Python's own, also where it was a subclass with ideas
+        return "".join([str(error), ""])  # a plain str, whatever subclass of it `__str__` gave
     except KeyboardInterrupt:
         raise
     except BaseException as another:

@@ -1,4 +1,4 @@
-"""What `harness show` says about one plugin."""
+"""What `harness show` says of one plugin."""
 
 import inspect
 import json

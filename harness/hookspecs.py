@@ -59,8 +59,12 @@ def harness_executors() -> Iterable[ExecutorSpec]:
 
 @hookspec
 def harness_unknown(kind: str, name: str) -> Iterable[str]:
-    """Return or yield, in a sentence, what somebody may mean by the name of a model, task or probe (`kind`) that nobody
-    offers; it ends the error message."""
+    """Return or yield sentences on what may be meant by a name that nobody offers, for the end of the error message.
+
+    Args:
+        kind: of the plugin that was asked for, for example `model`.
+        name: what the user wrote.
+    """
     raise NotImplementedError
 
 

@@ -92,7 +92,7 @@ class Plugin(_InUse):
         self.says.check_tokenizer(**self.arguments)
 
     def construct(self, **supplied: Any) -> Any:
-        """Call the code with its arguments, and with what it asks for of what the harness supplies."""
+        """Call the code with its arguments, and with those of `supplied` that its signature asks for."""
         wanted = {name: value for name, value in supplied.items() if name in self.definition.takes}
         return self.definition.code(**deepcopy(dict(self.arguments)), **wanted)
 

@@ -30,13 +30,13 @@ STDLIB = f"{Path(os.__file__).parent}{os.sep}"
 LIBRARIES = re.compile(
     r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
 )
-"""Where errors of plugins come up that were not made there."""
+"""Libraries in which errors surface that plugins have made."""
 
 LONGEST = 300
 """Characters of an error's message in one line."""
 
 Watch = Callable[[], AbstractContextManager[None]]
-"""Gives what is around a plugin's code."""
+"""Makes the context that a plugin's code runs in."""
 
 SPEC_HOOKS = {kind: f"harness_{kind}s" for kind in KINDS}
 
@@ -119,8 +119,8 @@ class Registry:
         }
 
     def notify(self, hook: str, tell: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
-        """Tell every plugin that listens; of one that raises, or leaves something changed, `tell` hears, or there is a
-        warning, and the others go on. Gives what they returned or yielded."""
+        """Call a hook of every plugin that has it, and give what they returned or yielded. If one raises, or leaves
+        something changed, `tell` gets the message (without `tell` it is a warning), and the others go on."""
         answers: list[Any] = []
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
@@ -165,8 +165,8 @@ class Registry:
 
 
 def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) -> Registry:
-    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else: where
-    torch is, what it leaves changed is put back. Modules that are there already were watched before."""
+    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else: once
+    torch is imported, what it leaves changed is put back. Modules that are imported already were watched then."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     registry = Registry(manager)
@@ -190,14 +190,14 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
 
 
 def _copy(told: Any) -> Any:
-    """Of a trial or a record one that a plugin may do with as it likes; all records of a run would be too many."""
+    """A copy of a trial or a record, for a plugin to do with as it likes; copies of all records would be too many."""
     return told.model_copy(deep=True) if hasattr(told, "model_copy") else told
 
 
 @contextmanager
 def _aside(*, alone: bool = False, known: bool = False) -> Iterator[None]:
     """Around a plugin's code that is no part of a measurement. What it prints goes to standard error, since standard
-    output is for results; and where torch is, what it leaves changed is put back, and is an error.
+    output is for results; and once torch is imported, what it leaves changed is put back, and is an error.
 
     Args:
         alone: whether it may start no thread.
@@ -226,8 +226,8 @@ _installed: list[tuple[metadata.EntryPoint, ...]] = []
 
 
 def installed(told: tuple[metadata.EntryPoint, ...] | None = None) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of plugins, as they are found when somebody asks first; or as another process `told` this one
-    before: to look takes 10 milliseconds where a hundred packages are installed, and each trial would."""
+    """The entry points of plugins, looked up once; or as another process `told` them to this one, since looking takes
+    10 milliseconds where a hundred packages are installed, and each trial would."""
     if not _installed:
         _installed.append(tuple(metadata.entry_points(group=GROUP)) if told is None else told)
     return _installed[0]
@@ -343,7 +343,7 @@ def place_of_error(error: BaseException) -> str:
 
 
 def place_among(frames: Iterable[tuple[str, int]]) -> str:
-    """The same of files and lines, the innermost first."""
+    """The same, from files and lines, the innermost first."""
     for file, line in frames:
         python = file.startswith(STDLIB) and "-packages" not in file
         if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.charts.drawing import Drawings
 
 MOST_LISTED = 10
-"""So many configurations of a model are named in a note."""
+"""At most this many configurations of a model are named in a note."""
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ def _narrowed(
     named = {kind: _named(kind, each, results, results.suite, short.get(kind, {})) for kind, each in words.items()}
     kept = [record for record in results if all(getattr(record, kind) in each for kind, each in named.items())]
     if not kept:
-        raise RequestError(f"this run has no record of {only} together")
+        raise RequestError(f"this run has no record of {only} together; leave one of them out")
     suite = results.suite
     if suite is not None:
         claims = [claim for claim in suite.claims if all(_spoken_of(each, kept) for each in (claim, claim.other()))]

@@ -22,7 +22,7 @@ from harness.written import split_commas as split_commas
 Comparison = Literal[">", ">=", "<", "<="]
 
 WHOM = ("every", "median", "best", "worst", "some")
-"""Of what a claim may speak by a word."""
+"""The words for the seeds that a claim may speak of."""
 
 
 def _alias(word: str) -> str:

@@ -26,7 +26,7 @@ from harness.traces import imported
 from harness.vocabulary import CROSSED
 
 MOST_NAMES = 12
-"""So many names of what a module has are shown."""
+"""At most this many of a module's names are shown."""
 
 
 def find_entry(registry: Registry, kind: str, name: str) -> Entry:

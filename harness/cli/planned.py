@@ -8,7 +8,7 @@ from typing import Any
 from harness.cli.common import counted
 
 MOST_TRIALS = 40
-"""More are not told one by one."""
+"""Of a plan with more, trials are not listed one by one."""
 
 TOLD = ("steps", "epochs", "lr")
 """Settings that are told of every trial; of others those in which trials differ."""
@@ -72,7 +72,7 @@ def _in_groups(plan: Any) -> Iterator[str]:
 
 
 def _crossed(said: dict[tuple[str, str], str]) -> list[tuple[Sequence[str], Sequence[str], str]]:
-    """Pairs as few crosses: first the second ones of one first, then the first ones with the same second ones."""
+    """Pairs as a few crosses: all that a first stands with, and then all firsts that stand with the same."""
     rows: dict[tuple[str, str], list[str]] = {}
     for (first, second), details in said.items():
         rows.setdefault((first, details), []).append(second)

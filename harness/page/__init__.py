@@ -47,7 +47,7 @@ VARIABLES = {
 MOST_CARDS = 60
 MOST_ROWS = 400
 MOST_CELLS = 60_000
-"""So many models, rows of a table, and cells of all tables together are shown; the page says what it leaves out."""
+"""The most models, rows of a table, and cells of all tables together that are shown; the page says what is left out."""
 
 MOST_IN_NOTEBOOK = 12
 

@@ -15,7 +15,7 @@ FAILURES = ("never learned", "partly learned", "forgets with distance", "answers
 """Verdicts that another learning rate may change."""
 
 MOST_CASES = 1000
-"""So rare is what is told no more exactly."""
+"""Odds beyond one in this many are told no more exactly."""
 
 
 def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:
