@@ -28,7 +28,7 @@ and optional static or class methods, called with the resolved arguments before 
 **A task** subclasses `Task`; its constructor may ask for `tokenizer` by name (None where the model has none).
 
 **A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are called with the subject; both
-yield measurements (`harness.schema`). Optional attributes of a probe:
+yield measurements (`harness.measurements`). Optional attributes of a probe:
 
     needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.needs
     stages = ("initial", "trained")  # when it looks; ("trained",) if not said

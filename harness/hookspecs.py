@@ -80,5 +80,5 @@ def harness_record_written(record: "Record") -> None:
 
 @hookspec
 def harness_report_sections(records: "list[Record]") -> Iterable[tuple[str, str]]:
-    """Return or yield extra `(title, text)` sections for the end of a text report."""
+    """Return or yield extra `(title, text)` sections for the end of a report for people, or of a page."""
     raise NotImplementedError
