@@ -20,7 +20,7 @@ from harness.seeds import (
     percent,
     quantile,
     seeds_alike,
-    validated,
+    validation_loss,
 )
 from harness.selection import MissingError, Reading, UnreadableError, difference, read, select_number
 from harness.statistics import MARGIN
@@ -82,7 +82,7 @@ def judge(
     reference = None if other is None else _Side.of(other, records)
     sides = [side for side in (own, reference) if side is not None]
     for side in sides:
-        if trouble := _open(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
+        if trouble := _untried(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
             return Judgement(claim, "undecided", {}, trouble)
 
     numbers: Pairs = {}
@@ -319,11 +319,11 @@ def _chosen(records: list[Record]) -> list[Record]:
     for record in records:
         way = (record.training, identity(record.model), identity(record.task), record.examples, record.device)
         ways.setdefault(way, []).append(record)
-    known = [found for found in ways.values() if math.isfinite(validated(found))]
-    return min(known, key=validated, default=records)
+    known = [found for found in ways.values() if math.isfinite(validation_loss(found))]
+    return min(known, key=validation_loss, default=records)
 
 
-def _open(
+def _untried(
     selection: Selection, records: Iterable[Record], seeds: Collection[int], grid: Mapping[str, list[Any]]
 ) -> str:
     """Which cells of a grid might be better than the best one that is known, since there is no result; "" for none."""

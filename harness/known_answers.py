@@ -9,9 +9,8 @@ from harness.claims import Judgement
 from harness.errors import RequestError
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.layout import Column
-from harness.report.verdicts import comparison, judged, per_seed, tally
+from harness.report.verdicts import claim_columns, comparison, judged, per_seed, tally
 from harness.requests import build_suite
-from harness.safe import sentence
 
 SUITE = "known-answers"
 """A name, or a file."""
@@ -60,15 +59,8 @@ class KnownAnswers:
 
     def blocks(self) -> list[Block]:
         """The claims, for people."""
-        told = {
-            "claim": [each.claim.text for each in self.judgements],
-            "comparison": [comparison(each.claim) for each in self.judgements],
-            "seeds": [per_seed(each) for each in self.judgements],
-            "why": [each.explanation for each in self.judgements],
-        }
         passed = ["pass" if each.verdict == "holds" else "FAIL" for each in self.judgements]
-        columns = [Column("", passed, "label")]
-        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
+        columns = [Column("", passed, "label"), *claim_columns(self.judgements)]
         return [
             Heading(f"{self.suite.name}: {self.suite.summary}" if self.suite.summary else self.suite.name),
             Table(columns, whole=True),

@@ -172,7 +172,7 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
     registry = Registry(manager)
     seen = set()
     for point in metadata.entry_points(group=GROUP) if entry_points is None else entry_points:
-        origin = Origin(point.name, *_named(point.dist))
+        origin = Origin(point.name, *_name_and_version(point.dist))
         if (origin, point.value) in seen:  # one distribution can be found twice on sys.path
             continue
         seen.add((origin, point.value))
@@ -213,7 +213,7 @@ def _aside(*, alone: bool = False, known: bool = False) -> Iterator[None]:
 
 
 @cache
-def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
+def _name_and_version(distribution: metadata.Distribution | None) -> tuple[str, str]:
     """Name and version; reading them parses the distribution's metadata, so once is enough."""
     if distribution is None:
         return "", ""

@@ -223,7 +223,7 @@ def _said(record: Record, name: str, short: Mapping[str, Mapping[Identity, str]]
     return tuple(filter(None, found))
 
 
-def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
+def with_aliases(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
     """The records with the aliases that a suite gives. Records keep those of the request that measured them first;
     whoever reads them wants the names of today."""
     if suite is None:
@@ -294,14 +294,14 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )
-    note = " ".join(filter(None, (missing_parts(out), _open(store, None if narrowing else records))))
-    results = Results(called(records, suite), out, suite, note)
+    note = " ".join(filter(None, (missing_parts(out), _disputed(store, None if narrowing else records))))
+    results = Results(with_aliases(records, suite), out, suite, note)
     if narrowing is None:
         return results
     try:
         narrowing.check()
     except RequestError:
-        return _as_in_tables(replace(results, records=called(_read(store)[0], suite)), narrowing)
+        return _as_in_tables(replace(results, records=with_aliases(_read(store)[0], suite)), narrowing)
     return _narrowed(results, narrowing.words, {})
 
 
@@ -367,7 +367,7 @@ def _spoken_of(selection: Selection | None, records: Iterable[Record]) -> bool:
     return selection is None or any(means(selection, r.model, r.task, r.probe, r.stage) for r in records)
 
 
-def _open(store: RunDirectory, records: Iterable[Record] | None) -> str:
+def _disputed(store: RunDirectory, records: Iterable[Record] | None) -> str:
     """What to tell of cells that a merge found several outcomes of; "" if there are none.
 
     Args:

@@ -17,7 +17,7 @@ from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
+from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validation_loss
 from harness.statistics import BRIEF, SOLVED
 from harness.suites import Experiment, Suite
 from harness.varying import without
@@ -101,7 +101,7 @@ class Cell:
     @property
     def validation(self) -> float:
         """What it is chosen by."""
-        return validated(self.records)
+        return validation_loss(self.records)
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,22 @@ def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) 
     if compact:
         columns.append(Column("claim", [_all_of_it(each) for each in judgements], "text"))
     else:
-        told = {
-            "claim": [each.claim.text for each in judgements],
-            "comparison": [comparison(each.claim) for each in judgements],
-            "seeds": [per_seed(each) for each in judgements],
-            "why": [each.explanation for each in judgements],
-            "source": [each.claim.source for each in judgements],
-        }
-        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
+        columns += [
+            *claim_columns(judgements),
+            Column("source", [sentence(each.claim.source) for each in judgements], "text"),
+        ]
     return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(judgements))]
+
+
+def claim_columns(judgements: Sequence[Judgement]) -> list[Column]:
+    """Claims, what they compare, the number of every seed, and why the verdict is what it is."""
+    told = {
+        "claim": [each.claim.text for each in judgements],
+        "comparison": [comparison(each.claim) for each in judgements],
+        "seeds": [per_seed(each) for each in judgements],
+        "why": [each.explanation for each in judgements],
+    }
+    return [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
 
 
 def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Judgement:
