@@ -1,19 +1,18 @@
 """Checks of how a probe behaves: it leaves no trace, repeats itself, and declines what it cannot measure."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import nn
 
-from harness.contracts import Batch, Skip, Task
+from harness.contracts import Skip, Task
 from harness.isolation import random_state_restored
 from harness.registry import describe, place_of_error
 from harness.testing.checks import Failed, check
 from harness.testing.probes.case import ProbeCase
 from harness.testing.toys import Attending, Marked, Numbers, Plain, Recurrent
-from harness.testing.untouched import move_random_states, moved_since, random_states, same_values
+from harness.testing.untouched import move_random_states, moved_since, random_states, same_batches, same_values
 
 
 @check(
@@ -68,18 +67,11 @@ def data_untouched(case: ProbeCase) -> None:
     """The evaluation data, which the other probes share."""
     subject = case.subject()
     kept = {condition: subject.batch(condition) for condition in subject.task.conditions()}
-    copies = {condition: _tensors(batch.copy()) for condition, batch in kept.items()}
+    copies = {condition: batch.copy() for condition, batch in kept.items()}
     case.measure(subject)
     for condition, batch in kept.items():
-        for now in (batch, subject.batch(condition)):
-            if not all(same_values(*pair) for pair in zip(_tensors(now), copies[condition], strict=True)):
-                raise Failed(f"it changes the data of the condition {str(condition)!r}")
-
-
-def _tensors(batch: Batch) -> list[torch.Tensor]:
-    """All that a batch has, in one order."""
-    own = (getattr(batch, field.name) for field in fields(batch) if field.name != "extra")
-    return [tensor for tensor in (*own, *(batch.extra or {}).values()) if tensor is not None]
+        if not all(same_batches(now, copies[condition]) for now in (batch, subject.batch(condition))):
+            raise Failed(f"it changes the data of the condition {str(condition)!r}")
 
 
 @check(
