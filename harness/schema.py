@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from harness.errors import did_you_mean
+from harness.errors import did_you_mean, shown
 from harness.measurements import Curve as Curve
 from harness.measurements import Matrix as Matrix
 from harness.measurements import Measurement as Measurement
@@ -114,6 +114,13 @@ class Training(Strict):
             received = "neither" if self.epochs is None else f"steps={self.steps}, epochs={self.epochs:g}"
             raise ValueError(f"give either steps or epochs (set the other one to none); received {received}")
         return self
+
+
+def unknown_setting(name: object) -> str:
+    """What to say of a training setting that there is not."""
+    known = Training.model_fields
+    guess = did_you_mean(str(name), known)
+    return f"there is no training setting {shown(name)}.{guess} Settings: {', '.join(known)}."
 
 
 AMOUNT = ("steps", "epochs", "batch_size")

@@ -7,11 +7,12 @@ import altair as alt
 from harness.charts.layout import Size
 from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
+from harness.measurements import Scalar
 from harness.report.conditions import written
 from harness.report.grid_table import BROKE
 from harness.report.learnability import SCORE, Cell, Learnability
 from harness.report.numbers import count
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.suites import format_arguments
 
 HEIGHT, STRIPE = 30.0, 15

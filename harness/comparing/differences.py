@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 
 from harness.comparing.direction import Direction, direction
 from harness.comparing.pairing import CellName, Pair
-from harness.measurements import Entry, Measured, Pattern, place
+from harness.measurements import Entry, Measured, Measurement, Pattern, Scalar, place
 from harness.report.blocks import TIMES
-from harness.schema import Measurement, PluginUse, Record, Scalar
+from harness.schema import PluginUse, Record
 from harness.seeds import FEW_SEEDS, Summary, coverage, seeds_alike, summarise
 from harness.selection import difference
 from harness.statistics import MARGIN

@@ -275,7 +275,7 @@ def _asked(a: Side, b: Side, same: Iterable[tuple[str, str]]) -> dict[str, dict[
             for side, which, word in ((a, 0, old), (b, 1, new)):
                 if not any(each[which] for each in meant.values()):
                     raise _nothing_called(side, word)
-            raise RequestError(f"{old!r} and {new!r} are no two models, tasks or probes that could be the same")
+            raise RequestError(f"{old!r} and {new!r} name no two models, no two tasks and no two probes")
         kind = kinds[0]
         mine, theirs = meant[kind]
         if len(mine) > 1 or len(theirs) > 1:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from textwrap import shorten
 
+from harness.measurements import Scalar
 from harness.report.card_table import BEST, card_blocks, explained
 from harness.report.cards import Card, cards
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
@@ -19,7 +20,7 @@ from harness.report.settings import settings_blocks
 from harness.report.tables import TABLES
 from harness.report.verdicts import claim_blocks
 from harness.safe import bounded, visible
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.seeds import FEW_SEEDS, current, identity, name_seeds, summarise
 from harness.suites import Suite
 

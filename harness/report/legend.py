@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from harness.measurements import Matrix, Scalar
 from harness.report.conditions import SETTINGS, conditions
 from harness.report.elements import Table
 from harness.report.grouping import BASELINE, MARK, Group, Row
 from harness.report.tables import BELOW
-from harness.schema import Matrix, Scalar
 from harness.seeds import MANY_SEEDS, coverage
 
 FAILURES = ("never learned", "partly learned", "forgets with distance", "answers wrongly")
