@@ -22,7 +22,7 @@ from harness.errors import RequestError
 from harness.ledger.owners import REST, Owners
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
 from harness.offers import OffersState
-from harness.recurrence import recurrent_modules
+from harness.recurrence import recurrent_modules, state_size
 from harness.recurrence.nested import leaves
 
 SHORT = (8, 16, 24, 40)
@@ -258,14 +258,7 @@ def _state(module: Any) -> int:
     """Bytes of a recurrent module's state for one sequence."""
     if isinstance(module, OffersState):
         return sum(leaf.nbytes for leaf in leaves(module.initial_state(1)))
-    weight = next(module.parameters())
-    hidden = int(module.hidden_size)
-    width = getattr(module, "proj_size", 0) or hidden
-    if isinstance(module, nn.LSTM | nn.LSTMCell):
-        width += hidden
-    directions = 2 if getattr(module, "bidirectional", False) else 1
-    layers = int(getattr(module, "num_layers", 1))
-    return layers * directions * int(width) * int(weight.element_size())
+    return state_size(module) * int(next(module.parameters()).element_size())
 
 
 def _chain(model: nn.Module, inputs: Tensor) -> int:

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from harness.offers import OffersState
 from harness.recurrence.agreement import agree
 from harness.recurrence.calls import Call, CellCall, call_type, in_cell_form
+from harness.recurrence.equations import equations_of
 from harness.recurrence.layers import StateLayer, joined
+from harness.recurrence.nested import leaves
 from harness.recurrence.replacing import Replacement
 from harness.recurrence.strands import Change, Opened
 
@@ -35,6 +37,15 @@ def recurrent_modules(model: nn.Module) -> dict[str, nn.Module]:
 
     look(model, "")
     return found
+
+
+def state_size(module: nn.Module) -> int:
+    """How many numbers a recurrent module carries from one step to the next, for one sequence: the states and cells of
+    all its layers, in both directions."""
+    if isinstance(module, OffersState):
+        return sum(leaf.numel() for leaf in leaves(module.initial_state(1)))
+    assert isinstance(module, nn.RNNBase | nn.RNNCellBase)
+    return sum(each.hidden + each.cells for each in equations_of(module))
 
 
 @dataclass(eq=False)
