@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.contracts import Batch
+from harness.batches import Batch
 
 
 def random_states() -> dict[str, Any]:
