@@ -18,7 +18,7 @@ MEANING = {
     "records": "what was measured, the suite, and what shards and merges have noted",
     "learning-curves": "how training went",
     "needed": "trained models, and trainings kept on the way, with which cells are still to be measured",
-    "checkpoints": "trained models of which all is measured; another probe would train them again",
+    "checkpoints": "trained models that no cell needs any more; another probe would train them again",
     "partial": "trainings kept on the way, which are finished by now",
     "temporary": "what runs that were killed were writing; also what runs on other machines are writing now",
     "set-aside": "files that were damaged, under another name",

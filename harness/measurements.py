@@ -12,6 +12,12 @@ from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 LONGEST = 20_000
 """Characters of one text in a record; of a longer one the middle is left out."""
 
+TIMES = ("s", "ms", "us", "ns")
+"""Units of time."""
+
+SIZES = ("MiB", "GiB", "KiB", "bytes", "B")
+"""Units of memory."""
+
 
 def _mended(text: Any) -> Any:
     if not isinstance(text, str):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import RequestError, did_you_mean
 from harness.garbage import uncollected
@@ -21,7 +21,7 @@ from harness.seeds import Identity, identity
 from harness.sharding import missing_parts
 from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Selection, Suite
-from harness.vocabulary import CROSSED, STAGES, Format
+from harness.vocabulary import CROSSED, STAGES, STATUSES, Format
 
 if TYPE_CHECKING:
     from harness.charts.drawing import Drawings
@@ -71,7 +71,7 @@ class Results:
         asked = {"model": model, "task": task, "probe": probe, "stage": stage, "status": status, "seed": seed}
         wanted = {name: value for name, value in asked.items() if value is not None}
         whole = self.unfiltered or self.records
-        fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
+        fixed = {"stage": STAGES, "status": STATUSES}
         values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
         short: dict[str, dict[Identity, str]] = {
             kind: short_labels(getattr(record, kind) for record in whole) for kind in CROSSED if kind in values

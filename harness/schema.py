@@ -18,7 +18,7 @@ from harness.measurements import Pattern as Pattern
 from harness.measurements import Scalar as Scalar
 from harness.measurements import Strict as Strict
 from harness.measurements import Text
-from harness.vocabulary import Stage
+from harness.vocabulary import Stage, Status
 
 SCHEMA_VERSION = 2
 """Written into every record; records of older versions stay readable."""
@@ -249,7 +249,7 @@ class Record(Strict):
     """The cell's id; also the file's name."""
     trial: str
     """The trial's id; cells of one trial measured the same trained model."""
-    status: Literal["ok", "skipped", "failed"]
+    status: Status
     reason: Text | None = None
     """Why it was skipped."""
     error: Failure | None = None

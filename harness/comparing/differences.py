@@ -24,8 +24,7 @@ from typing import Literal, NamedTuple
 
 from harness.comparing.direction import Direction, direction
 from harness.comparing.pairing import CellName, Pair
-from harness.measurements import Entry, Measured, Measurement, Pattern, Scalar, place
-from harness.report.blocks import TIMES
+from harness.measurements import TIMES, Entry, Measured, Measurement, Pattern, Scalar, place
 from harness.schema import PluginUse, Record
 from harness.seeds import FEW_SEEDS, Summary, coverage, seeds_alike, summarise
 from harness.selection import difference

@@ -4,15 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.measurements import Curve, Measurement, Scalar
-from harness.report.blocks import TIMES
+from harness.measurements import SIZES, TIMES, Curve, Measurement, Scalar
 from harness.schema import Record
 
 Direction = Literal[1, -1, 0]
 """1 where more is better, -1 where less is, 0 where that is not known or not so."""
-
-SIZES = ("MiB", "GiB", "KiB", "bytes", "B")
-"""Units of memory."""
 
 BY_NAME: dict[str, Direction] = {"longest_good": 1, "limit": 1}
 """Of distances that a model masters."""

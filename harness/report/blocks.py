@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from textwrap import shorten
 
-from harness.measurements import Scalar
+from harness.measurements import TIMES, Scalar
 from harness.report.card_table import BEST, card_blocks, explained
 from harness.report.cards import Card, cards
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
@@ -26,9 +26,6 @@ from harness.suites import Suite
 
 LONGEST_REASON = 400
 """Characters of a reason or error message; the JSON has all of it, with the traceback."""
-
-TIMES = ("s", "ms", "us", "ns")
-"""Units of time."""
 
 
 def document(
