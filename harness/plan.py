@@ -35,7 +35,7 @@ class Planned:
     broken: Failure | None = None
     """Set when model or task does not load: every cell of the trial fails with it."""
     unmeasurable: dict[str, Failure] = field(default_factory=dict)
-    """Cells whose probe does not load, by id. Nobody tries again, beside other probes."""
+    """Why cells cannot be measured whose probe does not load, by their ids; other probes look all the same."""
     for_all_seeds: bool = False
     """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
     fits: bool = False

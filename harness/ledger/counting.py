@@ -41,7 +41,8 @@ ORDER: dict[Growth, str] = {
 }
 """How a model reads a sequence, by how its longest chain of operations grows with the length."""
 
-Flops = dict[str, int]
+ByPart = dict[str, int]
+"""A number for each part of a model (`PARTS`)."""
 
 Passes = dict[tuple[str, str], int]
 """Of a forward and a backward pass: operations of each part, as `forward` and as `training`, and `cache` in `bytes`."""
@@ -72,9 +73,9 @@ class Ledger:
 
     interface: Interface
     length: int
-    parameters: Flops
-    forward: Flops
-    training: Flops
+    parameters: ByPart
+    forward: ByPart
+    training: ByPart
     cache_bytes: int
     state_bytes: int
     exponent: float
@@ -189,7 +190,7 @@ def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passe
     }
 
 
-def _by_part(counter: FlopCounterMode) -> Flops:
+def _by_part(counter: FlopCounterMode) -> ByPart:
     """What was counted until now."""
     counted = counter.get_flop_counts()
     found = dict.fromkeys(PARTS, 0)

@@ -20,7 +20,7 @@ M = TypeVar("M", bound=Measured)
 MARK = "!"
 """Behind the label of a model that there are warnings about."""
 
-Settings = tuple[Training, int, str]
+Way = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
 
@@ -120,7 +120,7 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     The records must be `current`: two of one cell would be counted as two seeds.
     """
     models, tasks, probes = (names(records, kind, suite) for kind in CROSSED)
-    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Settings, list[Record]]]] = {}
+    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Way, list[Record]]]] = {}
     for record in records:
         cell = cells.setdefault((identity(record.probe), identity(record.task), record.stage), {})
         by_settings = cell.setdefault(identity(record.model), {})
@@ -149,7 +149,7 @@ def _suspect(records: Iterable[Record]) -> bool:
     return any(record.warnings for record in records)
 
 
-def _rows(found: dict[str, dict[Settings, list[Record]]]) -> list[Row]:
+def _rows(found: dict[str, dict[Way, list[Record]]]) -> list[Row]:
     """A row for each model and way of training and evaluating it. What differs between rows with numbers stands in
     their labels if these would not tell all rows apart without it, and otherwise beside them."""
     measured = [r for ways in found.values() for records in ways.values() for r in records if r.status == "ok"]
