@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
-from harness.registry import STDLIB
+from harness.errors import STDLIB
 
 Code = type | FunctionType
 

@@ -11,10 +11,10 @@ from pydantic_core import PydanticSerializationError
 
 from harness.arguments import SUPPLIED, validate
 from harness.capabilities import Capabilities
-from harness.errors import PluginError, RequestError
+from harness.errors import PluginError, RequestError, describe
 from harness.given import object_digest
 from harness.kinds import WORDS, kind_of
-from harness.registry import Entry, Registry, describe, plugin_error
+from harness.registry import Entry, Registry, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, source_digest
 from harness.suites import Request, format_arguments

@@ -1,6 +1,5 @@
 """Finds, isolates and explains plugins. Never imports torch: specs are light, targets are imported on demand."""
 
-import os
 import re
 import sys
 import warnings
@@ -10,30 +9,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import metadata, util
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pluggy
 
 from harness import hookspecs
-from harness.errors import PluginError, RequestError, ReturnedError, did_you_mean, said, shown
+from harness.errors import PluginError, RequestError, describe, did_you_mean, place_of_error
 from harness.safe import visible
 from harness.specs import CONTRACT_VERSION, KINDS, ModelSpec, Spec
 
 GROUP = "harness"
 OLDEST_CONTRACT = 1
 """Plugins written for contracts from here up to `CONTRACT_VERSION` work."""
-
-CORE = f"{Path(__file__).parent}{os.sep}"
-STDLIB = f"{Path(os.__file__).parent}{os.sep}"
-LIBRARIES = re.compile(
-    r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
-)
-"""Libraries in which errors surface that plugins have made."""
-
-LONGEST = 300
-"""Characters of an error's message in one line."""
 
 Watch = Callable[[], AbstractContextManager[None]]
 """Makes the context that a plugin's code runs in."""
@@ -313,47 +301,6 @@ def _problem(kind: str, spec: object) -> str:
     except Exception as error:
         return f"its target {spec.target!r} cannot be found: {describe(error)}"
     return f"its target {spec.target!r} does not exist: there is no module {module!r}" if missing else ""
-
-
-def describe(error: BaseException) -> str:
-    """An exception in one line: of pydantic's, what is wrong in which field; of others, how the message begins."""
-    from pydantic import ValidationError  # here, since `harness list` needs none of pydantic, and starts sooner
-
-    if isinstance(error, ValidationError):
-        problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
-        message = "; ".join(
-            f"{where or error.title}: {what} (received {shown(got):.40})" for where, what, got in problems
-        )
-    else:
-        message = said(error)
-    message = " ".join(message.split())
-    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def place_of_error(error: BaseException) -> str:
-    """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
-    plugins use; or "". An error that knows better where it was made says so itself."""
-    if isinstance(error, ReturnedError):
-        return error.place
-    import traceback
-
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return place_among((frame.filename, frame.lineno or 0) for frame in frames)
-
-
-def place_among(frames: Iterable[tuple[str, int]]) -> str:
-    """The same, from files and lines, the innermost first."""
-    for file, line in frames:
-        python = file.startswith(STDLIB) and "-packages" not in file
-        if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):
-            return f"{short_path(Path(file))}:{line}"
-    return ""
-
-
-def short_path(path: Path) -> Path:
-    """Relative to the working directory, for what lies in it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def plugin_error(entry: Entry, doing: str, error: BaseException, fix: str) -> PluginError:

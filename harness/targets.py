@@ -15,11 +15,11 @@ from pydantic import BaseModel
 
 from harness.arguments import argument_model
 from harness.capabilities import Capabilities
-from harness.errors import PluginError, RequestError, did_you_mean
+from harness.errors import PluginError, RequestError, did_you_mean, short_path
 from harness.folders import is_file, module_from_file
 from harness.given import text_of
 from harness.interrupts import import_torch
-from harness.registry import Entry, Origin, Registry, plugin_error, short_path
+from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
 from harness.specs import KINDS
 from harness.traces import imported

@@ -12,11 +12,11 @@ from harness.batches import Interface
 from harness.build import build_model, build_task
 from harness.contracts import Task
 from harness.devices import check_device
-from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.errors import HarnessError, RequestError, describe, did_you_mean
 from harness.isolation import one_trial
 from harness.laws import Answer, Judged, Known, Laws, name_of
 from harness.plugin import Plugin, resolve
-from harness.registry import Entry, Registry, default_registry, describe
+from harness.registry import Entry, Registry, default_registry
 from harness.report.elements import Block, Heading, Items, Table
 from harness.report.export import plain
 from harness.report.layout import Column

@@ -18,9 +18,9 @@ from markupsafe import Markup
 from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
 from harness.charts.style import BLACK, BLUE, FAINT, GRID, INK, SHADE
+from harness.errors import describe
 from harness.page.command import command_of
 from harness.page.explorer import explorer
-from harness.registry import describe
 from harness.report.blocks import document
 from harness.report.card_table import BEST, asked, not_asked
 from harness.report.cards import QUESTIONS, cards

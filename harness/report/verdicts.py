@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from harness.claims import Judgement, Verdict, judge
+from harness.errors import describe
 from harness.measurements import place
-from harness.registry import describe
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column

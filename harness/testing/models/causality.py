@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from harness.capabilities import Capabilities
 from harness.contracts import SEES
+from harness.errors import describe, place_of_error
 from harness.preflight import magnitude, reads_ahead, unseen_from
-from harness.registry import describe, place_of_error
 from harness.targets import place_of
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from harness.contracts import Skip, Task
+from harness.errors import describe, place_of_error
 from harness.isolation import random_state_restored
-from harness.registry import describe, place_of_error
 from harness.testing.checks import Failed, check
 from harness.testing.probes.case import ProbeCase
 from harness.testing.toys import Attending, Marked, Numbers, Plain, Recurrent
