@@ -41,7 +41,7 @@ class Verified:
 
 
 class _Tokens(Task):
-    """What a model of tokens is built for that is not run."""
+    """The task of a model of tokens that is built, and not run."""
 
     def __init__(self, vocabulary: int) -> None:
         self.metrics = {}

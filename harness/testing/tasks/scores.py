@@ -14,7 +14,7 @@ from harness.testing.tasks.answers import asked, certain, guesses, knowing
 from harness.testing.tasks.case import TaskCase
 
 EXAMPLES = 256
-"""For scores that chance has a part in."""
+"""Of a condition, for scores in which chance has a part."""
 
 
 @check(
