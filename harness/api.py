@@ -87,7 +87,10 @@ def run(
     if not (training is None or _is_ways(training)):
         wanted = 'a dictionary, for example {"steps": 200}, or a list of them'
         raise RequestError(f"training is {wanted}; received {shown(training)}")
-    if not isinstance(jobs, int) or jobs < 1:
+    for name, flag in {"fresh": fresh, "baselines": baselines}.items():
+        if not isinstance(flag, bool):
+            raise RequestError(f"{name} is True or False; received {shown(flag)}")
+    if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
         raise RequestError(f"jobs is a number of processes, 1 or more; received {shown(jobs)}")
     numbers: dict[str, Any] = {"seeds": seeds, "examples": examples, "max_trials": max_trials}
     for name, number in numbers.items():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -106,11 +106,13 @@ class Batch:
     def __len__(self) -> int:
         return self.tokens.shape[0]
 
+    def _tensors(self) -> dict[str, Tensor]:
+        """All that are there, but `extra`."""
+        return {name: value for name, value in vars(self).items() if value is not None and name != "extra"}
+
     def _map(self, change: Any) -> "Batch":
-        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        extra = values.pop("extra")
-        changed: dict[str, Any] = {name: None if value is None else change(value) for name, value in values.items()}
-        return Batch(**changed, extra=None if extra is None else {k: change(v) for k, v in extra.items()})
+        changed = {name: change(value) for name, value in self._tensors().items()}
+        return Batch(**changed, extra=None if self.extra is None else {k: change(v) for k, v in self.extra.items()})
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on another device."""
@@ -122,7 +124,10 @@ class Batch:
 
     def __getitem__(self, rows: slice | Tensor) -> "Batch":
         """The chosen examples: a slice, an index tensor or a boolean mask."""
-        return self._map(lambda tensor: tensor[rows])
+        if isinstance(rows, slice):
+            return self._map(lambda tensor: tensor[rows])
+        places = torch.arange(len(self), device=self.tokens.device)[rows]  # whole rows are copied faster than indexed
+        return self._map(lambda tensor: tensor.index_select(0, places))
 
     @property
     def marked(self) -> Bool[Tensor, " batch"]:
@@ -154,8 +159,11 @@ class Batch:
 
     def split(self, size: int) -> Iterator["Batch"]:
         """Consecutive batches of at most `size` examples."""
-        for start in range(0, len(self), size):
-            yield self[start : start + size]
+        parts = {name: value.split(size) for name, value in self._tensors().items()}
+        extra = self.extra and {name: value.split(size) for name, value in self.extra.items()}
+        for n in range(math.ceil(len(self) / size)):
+            some = {name: each[n] for name, each in parts.items()}
+            yield Batch(**some, extra=extra and {name: each[n] for name, each in extra.items()})
 
     def with_tokens(self, tokens: Tensor) -> "Batch":
         """The same batch with other tokens of the same shape, for interventions on the input."""

@@ -11,7 +11,7 @@ from tabulate import tabulate
 from harness.plugin import resolve
 from harness.registry import default_registry
 from harness.requests import find_suite
-from harness.suites import Request
+from harness.suites import Request, format_arguments
 from harness.targets import Definition, find_entry, load_definition
 
 
@@ -59,6 +59,9 @@ def describe_suite(name: str) -> str:
     """A suite: what it crosses and which claims it tests."""
     suite = find_suite(name)
     lines = [f"suite {suite.name}: {suite.summary}".removesuffix(": "), f"{suite.seeds} seeds"]
+    lines += [
+        f"{name} {', '.join(format_arguments({'': v})[1:] for v in values)}" for name, values in suite.grid.items()
+    ]
     for experiment in suite.experiments:
         crossed = (experiment.models, experiment.tasks, experiment.probes)
         own = "" if experiment.seeds is None else f"  ({experiment.seeds} seeds)"

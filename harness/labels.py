@@ -82,7 +82,10 @@ def short_labels(uses: Iterable[PluginUse]) -> dict[Identity, str]:
         place = f"{use.distribution}:{_name(use)}" if use.distribution else _ending(use.target, files)
         # two plugins of one name would look like one with other arguments
         own_names = [_name(use), place] if named[_name(use)] == 1 else [place]
-        ladders[key] = [*_short(use, families[_family(use)], own_names), *full[key]]
+        family = families[_family(use)]
+        if use.alias:  # of several models, which a grid has made of the one that was called so
+            own_names, family = [use.alias, *own_names], [each for each in family if each.alias == use.alias]
+        ladders[key] = [*_short(use, family, own_names), *full[key]]
     return _apart(ladders, aliases(distinct.values()))
 
 

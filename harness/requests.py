@@ -65,7 +65,7 @@ def build_suite(
         given = (suite if isinstance(suite, Suite) else find_suite(str(suite))).model_dump()
         given["beside"] = named.get("models", [])
         for each in given["experiments"]:
-            each["models"] += given["beside"]
+            each["models"] = [*given["beside"], *each["models"]]
     elif not models:
         raise RequestError("nothing to measure: name a model (--model lstm) or a suite (harness list suites)")
     else:
@@ -137,7 +137,9 @@ def read_grid(texts: Iterable[str]) -> dict[str, list[Any]]:
 
 def _with_grid(given: dict[str, Any], grid: Any) -> dict[str, Any]:
     """A suite with the user's grid, which wins over what the suite sets of the same name."""
-    if not isinstance(grid, Mapping) or not all(isinstance(each, list | tuple) for each in grid.values()):
+    if not isinstance(grid, Mapping) or not all(
+        isinstance(name, str) and isinstance(each, list | tuple) for name, each in grid.items()
+    ):
         raise RequestError(f"grid is a dictionary of lists, for example {{'lr': [1e-4, 1e-3]}}; received {shown(grid)}")
 
     def without(training: Any) -> Any:

@@ -72,7 +72,10 @@ class Results:
         wanted = {name: value for name, value in asked.items() if value is not None}
         whole = self.unfiltered or self.records
         fixed = {"stage": STAGES, "status": STATUSES}
-        values = {name: [value] if isinstance(value, str | int) else list(value) for name, value in wanted.items()}
+        values = {
+            name: [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
+            for name, value in wanted.items()
+        }
         short: dict[str, dict[Identity, str]] = {
             kind: short_labels(getattr(record, kind) for record in whole) for kind in CROSSED if kind in values
         }

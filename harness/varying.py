@@ -1,6 +1,8 @@
 """What a suite's grid does to its models: which it varies, into how many, and what they are called without it."""
 
-from collections.abc import Callable, Collection, Iterable
+import shlex
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from harness.errors import RequestError, did_you_mean, shown
 from harness.grids import argument_part, cells, clashing, size, training_part
@@ -36,7 +38,7 @@ def vary(
     asked = argument_part(suite.grid)
     taken = {text: takes(request) for text, request in requests.items()}
     if None not in taken.values():
-        _check_names(asked, {text: names or () for text, names in taken.items()}, suite)
+        _check_names(asked, {text: names or () for text, names in taken.items()}, requests)
     own = {text: {name: values for name, values in asked.items() if name in (taken[text] or ())} for text in requests}
     for text, request in requests.items():
         if name := clashing(own[text], [request.arguments]):
@@ -51,16 +53,36 @@ def vary(
     }
 
 
-def _check_names(asked: Iterable[str], taken: dict[str, Collection[str]], suite: Suite) -> None:
+def _check_names(
+    asked: Mapping[str, list[Any]], taken: Mapping[str, Collection[str]], requests: Mapping[str, Request]
+) -> None:
     known = {name for names in taken.values() for name in names}
-    for name in asked:
+    for name, values in asked.items():
         if name not in known:
             guess = did_you_mean(name, [*Training.model_fields, *sorted(known)])
             models = "; ".join(f"{text}: {', '.join(names) or 'none'}" for text, names in taken.items())
             raise RequestError(
-                f"the grid has {shown(name)}, which is no training setting and no argument of a model here.{guess} "
-                f"Settings: {', '.join(Training.model_fields)}. Arguments of {models}. Of a task: repeat --task."
+                f"the grid has {shown(name)}, which is no training setting and no argument of a model here."
+                f"{_within(name, values, requests.values()) or guess} Settings: {', '.join(Training.model_fields)}. "
+                f"Arguments of {models}. Of a task: repeat --task."
             )
+
+
+def _within(name: str, values: Iterable[Any], requests: Iterable[Request]) -> str:
+    """How to vary an argument of a user's code that is itself an argument of a model; "" where there is none."""
+    for request in requests:
+        for argument, code in request.arguments.items():
+            if isinstance(code, str) and ".py:" in code:
+                joint = "," if ":" in code.partition(".py:")[2] else ":"
+                ways = (
+                    format_arguments({"": f"{code}{joint}{name}={format_arguments({'': value})[1:]}"})[1:]
+                    for value in values
+                )
+                grid = shlex.quote(f"{argument}={','.join(ways)}")
+                kept = {name: value for name, value in request.arguments.items() if name != argument}
+                model = shlex.quote(str(request.model_copy(update={"arguments": kept})))
+                return f" An argument of {code!r} is part of its name: --model {model} --grid {grid}."
+    return ""
 
 
 def _check_size(suite: Suite, training: Ways, variants: dict[str, int]) -> None:

@@ -1,5 +1,7 @@
 """Mixers in the backbone: one pass is the same as steps, what they compute is what they say, and anybody's come in."""
 
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from click.testing import CliRunner
 from conftest import SHORT
 from harness_plugins.models.attention import BLOCK, Position, WindowAttention
 from harness_plugins.models.backbone import Backbone, Hybrid, model_of
@@ -19,6 +22,7 @@ import harness
 from harness import Interface
 from harness.attention import cut, edges_at_query, observe
 from harness.blame import blame
+from harness.cli import main
 from harness.errors import PluginError, RequestError
 from harness.ledger.counting import count
 from harness.plugin import Plugin, resolve
@@ -268,6 +272,20 @@ def test_a_mixer_in_a_file_is_trained_and_measured(folder: Path) -> None:
     assert [record.status for record in results] == ["ok", "ok"]
     report = check_model("backbone:mixer=./my.py:Mixer:decay=0.5")
     assert report.ok, str(report)
+
+
+def test_a_grid_of_what_a_mixer_takes_is_told_how_to_be_written(folder: Path) -> None:
+    """And what is told is a grid."""
+    words = ["run", "--dry-run", "--format", "json", "--seeds", "1"]
+    model = ["--model", "backbone:mixer=./my.py:Mixer,layers=1"]
+    refused = CliRunner().invoke(main, [*words, *model, "--grid", "decay=0.1,0.5"])
+    assert refused.exit_code == 2
+    told = re.search(r"--model \S+ --grid \S+(?=\. )", refused.output)
+    assert told, refused.output
+    planned = CliRunner().invoke(main, [*words, *shlex.split(told.group())])
+    assert planned.exit_code == 0, planned.output
+    for decay in ("0.1", "0.5"):
+        assert f"backbone:mixer=./my.py:Mixer:decay={decay},layers=1" in planned.output
 
 
 def test_the_code_of_a_mixer_decides_ids(folder: Path, plugin_file: Write) -> None:

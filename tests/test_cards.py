@@ -208,3 +208,46 @@ def test_a_card_for_each_model_on_each_task() -> None:
     assert {found[1].answers[name].word for name in ("learns", "extrapolates")} == {"failed"}
     assert found[1].answers["looks"] is NOT_MEASURED
     assert all(tuple(each.answers) == tuple(QUESTIONS) for each in found)
+
+
+def judged(score: float, verdict: str, *, beyond: float | None = None, error: float = 0.0) -> list[Record]:
+    """Three seeds with a worst score in the trained range, and perhaps one beyond it."""
+    levels = {"chance": 0.5, "best": 1.0}
+    inside = said("worst_inside", score, verdict).model_copy(update={"levels": levels, "standard_error": error})
+    more = [] if beyond is None else [said("worst_beyond", beyond)]
+    return [record(inside, *more, seed=seed) for seed in range(3)]
+
+
+@pytest.mark.parametrize("verdict", ["near the threshold", "trained too briefly"])
+def test_a_doubt_about_what_lies_beyond_is_none_about_the_trained_range(verdict: str) -> None:
+    """A verdict is of both; that of a model which answers everything it was trained on is open for the rest alone."""
+    assert answer("learns", judged(1.0, verdict, beyond=0.94)) == ("yes", "good")
+    assert answer("extrapolates", judged(1.0, verdict, beyond=0.94)) == ("near the threshold", "open")
+    assert answer("learns", judged(0.96, verdict, beyond=0.5, error=0.01)) == (verdict, "open")
+
+
+def test_a_doubt_about_the_trained_range_is_one_about_what_lies_beyond() -> None:
+    """It is not said that the model has not learned; of one that failed after little training it is."""
+    assert answer("extrapolates", judged(0.94, "near the threshold", beyond=0.5)) == ("near the threshold", "open")
+    assert answer("extrapolates", judged(0.5, "trained too briefly", beyond=0.5)) == ("has not learned", "open")
+
+
+def test_a_length_that_a_model_cannot_take_is_no_extrapolation() -> None:
+    """Also where there is no score beyond; how far the scores go is told beside them."""
+    limit = Scalar(name="limit", unit="tokens", value=40.0, verdict="no more positions", headline=True)
+    alone, known = (
+        [r.model_copy(update={"measurements": [*r.measurements, limit]}) for r in records]
+        for records in (judged(1.0, "does not extrapolate"), judged(1.0, "does not extrapolate", beyond=1.0))
+    )
+    assert answer("extrapolates", alone) == answer("extrapolates", known) == ("no", "bad")
+    assert [card(each).answers["extrapolates"].number for each in (alone, known)] == ["up to 40", "1.00 up to 40"]
+
+
+def test_a_loss_that_diverged_is_told_from_an_error() -> None:
+    """The one says something of the model; the other of its code."""
+    diverged, broke = (
+        [record(failed="words", error=error, seed=seed) for seed in range(3)]
+        for error in ("DivergedError", "TypeError")
+    )
+    assert answer("learns", diverged) == ("diverged", "open")
+    assert answer("learns", broke) == answer("learns", [*diverged[:2], broke[2]]) == ("failed", "open")

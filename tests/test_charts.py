@@ -201,6 +201,31 @@ def test_a_chart_is_as_wide_as_a_column_of_a_paper(inches: float) -> None:
     assert abs(float(found[1]) - inches * 72) <= 7.2
 
 
+@pytest.mark.parametrize(("chart", "inches"), [("heads", 3.5), ("attention", 7.0)])
+def test_what_does_not_fit_beside_goes_below(chart: str, inches: float) -> None:
+    """A chart of two tasks is no wider than asked."""
+    roles = [f"role {n}" for n in range(5)]
+    records = []
+    for task in ("recall", "copy"):
+        looks = Matrix(
+            name="share_by_role",
+            unit="share",
+            values=[[0.2] * 5],
+            rows=["layer 1 head 1"],
+            columns=roles,
+            row_label="head",
+            column_label="role",
+        )
+        made = [cut(seed) for seed in range(3)] + [record(looks, model="gpt", probe="attention_to_subject")]
+        records += [
+            each.model_copy(update={"task": record(task=task).task, "id": f"{each.id}-{task}"}) for each in made
+        ]
+    drawing = svg(fitted(lambda size: draw(chart, View(records), size), inches * 72))
+    found = re.search(r'width="([\d.]+)"', drawing)
+    assert found
+    assert float(found[1]) <= inches * 72 + 7.2
+
+
 @pytest.mark.parametrize(
     ("ending", "starts"), [(".pdf", b"%PDF"), (".svg", b"<svg"), (".png", b"\x89PNG"), (".html", b"<!DOCTYPE html>")]
 )
@@ -268,6 +293,44 @@ def test_a_fall_is_told_of_scores_that_are_shares_alone() -> None:
 
 def test_what_lies_at_the_floor_is_said_to() -> None:
     """A line along the bottom is no plateau."""
-    assert "1e-06: that or less" in str(specification(draw("reach", run(), SIZE)))
+    assert "1e-6: that or less" in str(specification(draw("reach", run(), SIZE)))
     high = [record(curve([1, 0.5], [1, 2], name="reach", unit="ratio"), probe="grad_reach", seed=s) for s in range(3)]
     assert "that or less" not in str(specification(draw("reach", View(high), SIZE)))
+
+
+def test_ways_are_told_apart_where_they_are_single_points() -> None:
+    """A short training is validated once, and a dot has no dashes: marks of the second way are hollow."""
+    view = run()
+    once = View(view.records, view.suite, lambda trial: [{"step": 30.0, "loss": 2.0, "validation_loss": 1.0}])
+    drawn = svg(specification(draw("learning", once, SIZE)))
+    opacity = {
+        way: set(re.findall(rf'way: {way}[^>]*fill-opacity="([^"]+)"', drawn)) for way in ("validation", "training")
+    }
+    assert opacity == {"validation": {"1"}, "training": {"0"}}
+
+
+def test_numbers_can_be_read_on_any_depth_of_colour() -> None:
+    """Text and square differ by a contrast of four or more."""
+    shares = [n / 20 for n in range(21)]
+    matrix = Matrix(
+        name="share_on_cue",
+        unit="share",
+        values=[shares],
+        rows=["layer 1 head 1"],
+        columns=[str(n) for n in range(21)],
+        row_label="head",
+        column_label="distance",
+    )
+    drawn = svg(specification(draw("attention", View([record(matrix, probe="attention_to_subject")]), SIZE)))
+    squares = re.findall(r'rect mark"[^>]*fill="rgb\((\d+), (\d+), (\d+)\)"', drawn)
+    words = re.findall(r'text mark"[^>]*fill="(white|#1a1a1a)"', drawn)
+    assert len(squares) == len(words) == len(shares)
+    for square, word in zip(squares, words, strict=True):
+        low, high = sorted((luminance(*map(int, square)), luminance(*[255 if word == "white" else 26] * 3)))
+        assert (high + 0.05) / (low + 0.05) >= 4
+
+
+def luminance(*colour: int) -> float:
+    """Of red, green and blue, 0 to 255, as WCAG 2 defines it."""
+    red, green, blue = (c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -91,6 +91,9 @@ def test_the_command_writes_it(tmp_path: Path) -> None:
 def test_a_browser_shows_it_offline(shown: "Page", width: int) -> None:
     """Nothing is wider than the screen."""
     shown.set_viewport_size({"width": width, "height": 900})
+    shown.evaluate(
+        "for (const each of document.querySelectorAll('h1, h2, h3')) each.textContent += '+farm_agreement'.repeat(9)"
+    )
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
     assert shown.locator("svg").first.is_visible()
 

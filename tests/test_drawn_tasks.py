@@ -290,6 +290,35 @@ def test_batches_of_a_length_are_drawn_anew_each_time() -> None:
     assert len(set().union(*map(sequences, batches))) > 0.9 * 600 * 8
 
 
+@pytest.mark.parametrize("request_", ["recall", "copy", "reverse:train_max=40", "adding:min_length=3", "both_seen"])
+def test_batches_made_together_are_those_made_alone(request_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many are got ready at a time changes no number."""
+    together = list(islice(built(request_).train(5, seeded("a")), 40))
+    monkeypatch.setattr("harness_plugins.tasks.drawing.AHEAD", 1)
+    for batch, alone in zip(together, built(request_).train(5, seeded("a")), strict=False):
+        assert vars(batch).keys() == vars(alone).keys()
+        for ours, theirs in zip(vars(batch).values(), vars(alone).values(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+def test_large_batches_are_drawn_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that memory stays within what one of them takes; of small ones some are drawn together, within a bound."""
+    task, sizes = built("mqar"), list[int]()
+    draw = type(task).draw  # type: ignore[attr-defined]
+
+    def watched(self: Task, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
+        sizes.append(examples)
+        found: Batch = draw(self, condition, examples, generator)
+        return found
+
+    monkeypatch.setattr(type(task), "draw", watched)
+    next(iter(task.train(2000, seeded("a"))))
+    assert max(sizes) <= 2000 * 3 // 2 + 4
+    sizes.clear()
+    next(iter(task.train(1, seeded("a"))))
+    assert 1 < max(sizes) <= 2**15 // 32
+
+
 def test_brackets_close_what_is_open() -> None:
     """What closes is what the position before named; as many are open as may be, and never more."""
     task = built("dyck:k=3,m=5,lengths=[100]")
@@ -300,6 +329,23 @@ def test_brackets_close_what_is_open() -> None:
     assert level.unique().tolist() == [*range(6)]
     free = (level[:, :-1] > 0) & (level[:, :-1] < 5)
     assert opens[:, 1:][free].double().mean().item() == pytest.approx(0.5, abs=0.01)
+
+
+def test_all_words_can_be_keys() -> None:
+    """In fuzzy recall, where no key has two values; the first keys of sequences are of each size equally often."""
+    task = built("fuzzy_recall:keys=40,train_min=246,train_max=246,lengths=[2000]")
+    batch = task.evaluate(task.conditions()[0], 20, seeded("a"))
+    for row in batch.tokens:
+        pairs = re.findall("([a-d]+)([A-D]+)", "".join(task.token_names(row)))
+        assert len({key for key, _ in pairs}) == len(set(pairs)) > 36
+    rows = next(iter(built("fuzzy_recall:keys=2").train(4000, seeded("a")))).tokens
+    keys = [dict.fromkeys(re.findall("[a-d]+", "".join(task.token_names(row)))) for row in rows]
+    sizes = [[len(word) for word in two] for two in keys if len(two) == 2]
+    assert len(sizes) > 3900
+    shares = [sum(first == size for first, _ in sizes) / len(sizes) for size in (1, 2)]
+    assert shares == pytest.approx([1 / 3, 1 / 3], abs=0.025)
+    # after one of the four words of one letter, of which each has a chance of 1/12
+    assert sum(two == [1, 1] for two in sizes) / len(sizes) == pytest.approx(1 / 3 * (3 / 12) / (11 / 12), abs=0.015)
 
 
 def test_the_last_position_is_scored() -> None:

@@ -153,3 +153,10 @@ def test_results_are_found_by_what_tables_call_them() -> None:
         assert [each.model.name for each in results.filter(model=asked)] == ["hf"]
     with pytest.raises(RequestError, match="tiny"):
         results.filter(model="tinny")
+
+
+def test_what_a_grid_makes_of_a_model_is_called_as_the_user_called_it() -> None:
+    """With what it varies; other models of the same code are none of them."""
+    variants = [plugin(f"gpt:width=8,layers={n}", alias="mine") for n in (1, 3)]
+    assert short(*variants, plugin("gpt:width=64")) == ["mine:layers=1", "mine:layers=3", "gpt:width=64"]
+    assert short(plugin("gpt:width=8", alias="mine"), variants[1]) == ["mine", "mine:layers=3"]

@@ -170,6 +170,9 @@ def test_a_browser_shows_it_offline(shown: "Page", width: int, scheme: Any) -> N
     """At both ends of screens and in both themes: nothing is wider than the screen, and text can be told from paper."""
     shown.set_viewport_size({"width": width, "height": 900})
     shown.emulate_media(color_scheme=scheme)
+    shown.evaluate(
+        "for (const each of document.querySelectorAll('h1, h2, h3')) each.textContent += '+farm_agreement'.repeat(9)"
+    )
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
     paper, ink = shown.evaluate(
         "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"

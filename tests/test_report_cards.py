@@ -126,3 +126,10 @@ def test_short_labels_are_spelled_out_once() -> None:
     assert said(records, "Labels") == ["tiny = hf:path=/a/long/folder/tiny"]
     assert said(learned(1.0, 1.0), "Labels") == []
     assert {row["model"] for row in rows(records)} == {"hf:path=/a/long/folder/tiny", "lstm"}
+
+
+def test_a_model_with_warnings_is_marked_where_the_answers_are() -> None:
+    """As in all other tables: one that sees the future may answer everything."""
+    warned = [r.model_copy(update={"warnings": ["it is not causal"]}) for r in learned(1.0, 1.0, 1.0, model="peek")]
+    (table,) = tables([*learned(1.0, 1.0, 1.0), *warned])
+    assert cells(table)["model"] == ["lstm", "peek !"]

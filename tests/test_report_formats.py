@@ -14,8 +14,8 @@ from reports import claims, factor, lines, matrix
 from harness.errors import RequestError
 from harness.report import can_draw, render, rows
 from harness.report.export import COLUMNS
-from harness.schema import Record
-from harness.vocabulary import FORMATS
+from harness.schema import Record, Scalar
+from harness.vocabulary import FORMATS, Drawn
 
 
 def test_blocks_are_drawn_only_where_they_can_be() -> None:
@@ -39,6 +39,18 @@ def test_markdown_escapes_what_would_break_it() -> None:
     table = [line.replace(r"\|", "") for line in text.split("\n") if line.startswith("|") and "works" in line]
     assert {line.count("|") for line in table} == {7}
     assert r"100\*" in render([record(curve([1] * 5, inside=INSIDE))], format="markdown")
+
+
+@pytest.mark.parametrize("format", ["markdown", "latex"])
+def test_an_answer_and_its_number_are_told_apart_in_one_line(format: Drawn) -> None:
+    """Tables whose cells have one line do not run them into one another; what ends with a comma goes on."""
+    worst = [
+        record(Scalar(name="worst_inside", unit="share", value=0.5, verdict=word, headline=True), seed=seed)
+        for seed, word in enumerate(("learned", "learned", "trained too briefly"))
+    ]
+    text = render(worst, format=format)
+    assert "yes 2/3, trained too briefly 1/3; 0.500" in text
+    assert "learned 2/3, trained too briefly 1/3 " in text
 
 
 def test_latex_escapes_what_would_break_it() -> None:

@@ -210,3 +210,16 @@ def test_warnings_in_csv() -> None:
     """All of a record's, in every row of it."""
     text = render([record(score(), warnings=["one", "two"]), record(score(), seed=1)], format="csv")
     assert [row["warnings"] for row in csv.DictReader(io.StringIO(text))] == ["one; two", ""]
+
+
+def test_a_name_of_two_explanations_says_where_each_holds() -> None:
+    """A number at the farthest place is at another one on another task; what is explained once needs no more words."""
+
+    def two(task: str, farthest: int) -> Record:
+        at = score().model_copy(update={"name": "last", "about": f"at {farthest}"})
+        return record(at, score().model_copy(update={"about": "in all"}), task=task)
+
+    found = items([two("recall", 20), two("copy", 8)])
+    assert "last (accuracy on recall): at 20." in found
+    assert "last (accuracy on copy): at 8." in found
+    assert "score: in all." in found

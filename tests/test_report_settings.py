@@ -9,6 +9,7 @@ from harness.report import render, rows
 from harness.report.blocks import document
 from harness.report.elements import Block, Paragraph, Table
 from harness.report.export import COLUMNS
+from harness.report.grouping import group
 from harness.schema import PluginUse, Record, Scalar
 
 SCORE = Scalar(name="score", unit="", value=0.5, headline=True)
@@ -105,6 +106,17 @@ def test_a_model_that_occurs_twice_is_labelled_with_what_differs() -> None:
     shown = table(document(records), "score")
     assert shown["model"] == ["gpt (lr=0.01)", "lstm (lr=0.001)", "lstm (lr=0.003)"]
     assert "lr" not in shown
+
+
+def test_a_model_is_called_alike_wherever_it_was_measured() -> None:
+    """Where another one was trained in several ways, also by a probe that measured none of these: one row of answers,
+    one colour."""
+    accuracy = [r for lr in (1e-3, 1e-2) for r in seeds(model="elman", training={"lr": lr})]
+    accuracy += seeds(training={"lr": 3e-3}) + seeds(model="ngram", training={"lr": 2e-3}, loss=1.0, fitted=True)
+    reach = [r for at in ("initial", "trained") for r in seeds(probe="grad_reach", stage=at, training={"lr": 3e-3})]
+    found = {(each.probe, each.stage): [row.label for row in each.rows] for each in group(accuracy + reach)}
+    assert found["accuracy", "trained"] == ["elman (lr=0.001)", "elman (lr=0.01)", "lstm (lr=0.003)", "ngram"]
+    assert found["grad_reach", "initial"] == found["grad_reach", "trained"] == ["lstm (lr=0.003)"]
 
 
 def test_training_has_no_say_at_initialisation() -> None:

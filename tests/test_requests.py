@@ -41,6 +41,9 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"training": ["steps=3"]}, "or a list of them; received"),
         ({"jobs": 0}, "jobs is a number of processes, 1 or more; received 0"),
         ({"jobs": "2"}, "received '2'"),
+        ({"jobs": True}, "received True"),
+        ({"fresh": "no"}, "fresh is True or False; received 'no'"),
+        ({"baselines": ["ngram"]}, "baselines is True or False"),
         ({"seeds": 0}, "seeds: should be greater than or equal to 1"),
         ({"seeds": True}, "seeds: should be a number"),
         ({"examples": 0}, "examples: should be greater than or equal to 1"),
@@ -56,6 +59,7 @@ QUICK: dict[str, Any] = {"seeds": 1, "examples": 8, "training": {"steps": 1, "ba
         ({"suite": "recall", "models": None, "tasks": ["recall"]}, "leave out the tasks, or the suite"),
         ({"suite": "recall", "models": None, "probes": ["speed"]}, "leave out the probes, or the suite"),
         ({"suite": "gpt:layers=4", "models": None}, "There is a model of that name: give it with --model gpt:layers=4"),
+        ({"grid": {3: [1]}}, r"grid is a dictionary of lists, .* received {3: \[1\]}"),
         ({"suite": "x" * 300, "models": None}, "there is no suite 'xxx"),
         ({"models": None}, r'nothing to measure: give models=\["lstm"\]'),
         ({"models": {"": "lstm"}}, "the alias of model 'lstm' is empty"),
@@ -123,6 +127,7 @@ def test_results_are_filtered(results: Results, wanted: dict[str, Any], count: i
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"model": Suite}, "no model <class .* There are: gpt, lstm"),
         ({"model": "lstn"}, "no model 'lstn'. Did you mean 'lstm'.* There are: gpt, lstm, lstm:hidden=8"),
         ({"task": "copy"}, "no task 'copy'. There are: recall"),
         ({"probe": "acuracy"}, "Did you mean 'accuracy'"),
@@ -136,6 +141,22 @@ def test_a_filter_for_what_never_was_is_refused(results: Results, wrong: dict[st
     """A typing error must not read as "nothing was measured"."""
     with pytest.raises(RequestError, match=said):
         results.filter(**wrong)
+
+
+@pytest.mark.parametrize("pair", [{"lstm": 3}, {3: "lstm"}, [3], 3])
+def test_what_is_no_pair_is_refused(results: Results, pair: Any) -> None:
+    """A comparison says how names are paired."""
+    with pytest.raises(RequestError, match=r"for example {.*received"):
+        harness.compare(results.filter(model="lstm"), results.filter(model="gpt"), pair=pair)
+
+
+@pytest.mark.parametrize("width", [0, -3, "wide", float("nan"), True])
+def test_a_width_that_is_none_is_refused(results: Results, width: Any) -> None:
+    """It is told in inches."""
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    with pytest.raises(RequestError, match="a number of inches"):
+        results.plot("reach", width=width)
 
 
 def test_filters_can_follow_one_another(results: Results) -> None:
@@ -214,11 +235,11 @@ LONG = "lstm:embedding=8,hidden=4"
 
 
 def test_a_model_stands_beside_those_of_a_suite() -> None:
-    """In each of its experiments; the suite's own request, and all else, stay as they are."""
+    """First in each of its experiments; the suite's own request, and all else, stay as they are."""
     own, found = build_suite(suite="recall"), build_suite("mine=gru:hidden=8", suite="recall")
     mine = Request.model_validate("mine=gru:hidden=8")
-    assert [each.models[-1] for each in found.experiments] == [mine] * len(own.experiments)
-    kept = [each.model_copy(update={"models": each.models[:-1]}) for each in found.experiments]
+    assert [each.models[0] for each in found.experiments] == [mine] * len(own.experiments)
+    kept = [each.model_copy(update={"models": each.models[1:]}) for each in found.experiments]
     assert found.beside == [mine]
     assert found.model_copy(update={"experiments": kept, "beside": []}) == own == build_suite(suite="recall")
 

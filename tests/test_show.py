@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from harness.errors import RequestError
-from harness.explain import describe_plugin
+from harness.explain import describe_plugin, describe_suite
 
 Write = Callable[..., str]
 
@@ -68,3 +68,8 @@ def test_arguments_that_a_plugin_refuses_are_refused(asked: str, said: str) -> N
     """With the sentence that a run would say, instead of a page about the defaults."""
     with pytest.raises(RequestError, match=said):
         describe_plugin("task", asked)
+
+
+def test_a_suite_tells_its_grid() -> None:
+    """Beside its seeds: how often each model is trained."""
+    assert "lr 0.001, 0.003, 0.01" in describe_suite("battery-small").splitlines()

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 
 from harness.charts.layout import Size
-from harness.charts.scales import chart_of, depth
+from harness.charts.scales import DEEP, chart_of, depth
 from harness.charts.style import DARK
 from harness.charts.view import MOST_PARTS, NothingToDraw, View
 from harness.measurements import Matrix
@@ -48,7 +48,7 @@ def _matrix(found: list[Matrix], title: str) -> Any:
         color=depth("share"), tooltip=["row:N", "column:N", "share:Q"]
     )
     text = base.mark_text(fontSize=9).encode(
-        text="text:N", color=alt.condition("datum.share > 0.55", alt.value("white"), alt.value(DARK))
+        text="text:N", color=alt.condition(f"datum.share > {DEEP}", alt.value("white"), alt.value(DARK))
     )
     return alt.layer(heat, text).properties(
         width=max(46 * len(first.columns), 120), height=17 * len(first.rows), title=title

@@ -1,5 +1,6 @@
 """The charts of one run: what it can draw, as objects and as files."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from harness.charts.files import check_path, fitted, save
 from harness.charts.layout import Size
 from harness.charts.style import CONFIG
 from harness.charts.view import View
+from harness.errors import RequestError, shown
 
 INCH = 72
 """Pixels of a chart."""
@@ -34,8 +36,10 @@ class Drawings:
         """A chart, as an Altair object; `width` in inches.
 
         Raises:
-            RequestError: there is no such chart, or the run lacks what it shows.
+            RequestError: there is no such chart, the run lacks what it shows, or it cannot be that wide.
         """
+        if isinstance(width, bool) or not isinstance(width, int | float) or not 0 < width < math.inf:
+            raise RequestError(f"the width of a chart is a number of inches, for example 3.5; received {shown(width)}")
         pixels = width * INCH
         return draw(chart, self.view, Size(pixels, pixels)).configure(**CONFIG)
 

@@ -28,10 +28,18 @@ def specification(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
 def fitted(draw: Draw, width: float) -> dict[str, Any]:
     """The chart, as wide as asked with axes and names: these are known when it has been drawn once."""
-    first = svg(specification(draw(Size(width, width))))
-    found = re.search(r'width="([\d.]+)"', first)
+    first = specification(draw(Size(width, width)))
+    room = width - _width(first)
+    second = specification(draw(Size(width, width + room)))
+    beyond = room > 0 and _width(second) > width + 1  # more parts stand beside one another than before
+    return first if beyond else second
+
+
+def _width(spec: dict[str, Any]) -> float:
+    """In pixels, as it is drawn."""
+    found = re.search(r'width="([\d.]+)"', svg(spec))
     assert found
-    return specification(draw(Size(width, 2 * width - float(found[1]))))
+    return float(found[1])
 
 
 def svg(spec: dict[str, Any]) -> str:

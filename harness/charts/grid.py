@@ -10,18 +10,23 @@ from harness.charts.view import NothingToDraw, View
 from harness.measurements import Scalar
 from harness.report.conditions import written
 from harness.report.grid_table import BROKE
-from harness.report.learnability import SCORE, Cell, Learnability
+from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count
+from harness.report.success import SCORE
 from harness.schema import Record
+from harness.seeds import came_to_a_result
 from harness.suites import format_arguments
 
 HEIGHT, STRIPE = 30.0, 15
 """Pixels of a model, and of the stripes of its seeds; the success rate stands below these."""
 
+CROSS = "\u00d7"
+"""In the place of a seed that diverged."""
+
 
 def draw(view: View, size: Size) -> Any:
-    """A square for each model and cell of the grid, with a stripe for each seed; the score is the worst in range. Below
-    stands how many seeds succeeded; a frame is around the cell that is best on validation data."""
+    """A square for each model and cell of the grid, with a stripe for each seed, a cross for one that diverged; the
+    score is the worst in range. Below stands how many seeds succeeded; framed is what is best on validation data."""
     found = [each for each in view.learnt if len(each.cells) > 1]
     kinds = dict.fromkeys((each.task, each.axis) for each in found)
     parts = [_grid([each for each in found if (each.task, each.axis) == kind], *kind) for kind in kinds]
@@ -47,11 +52,14 @@ def _grid(found: list[Learnability], task: str, axis: str) -> Any:
         )
 
     stripes = [row for each in found for row in _stripes(each, axis)]
+    by_seed = alt.XOffset("seed:O", sort=sorted({row["seed"] for row in stripes}))
+    lost = [row for row in stripes if row["score"] is None]
+    crosses = layer(lost).mark_text(text=CROSS, fontSize=11, dy=-5).encode(xOffset=by_seed)
     heat = (
-        layer(stripes)
+        layer([row for row in stripes if row["score"] is not None])
         .mark_rect(stroke="white", strokeWidth=1, height=STRIPE, yOffset=-5)
         .encode(
-            xOffset=alt.XOffset("seed:O", sort=None),
+            xOffset=by_seed,
             color=depth("score"),
             tooltip=["model:N", "way:N", "seed:N", "score:Q"],
         )
@@ -59,14 +67,14 @@ def _grid(found: list[Learnability], task: str, axis: str) -> Any:
     text = layer(cells).mark_text(fontSize=8, dy=9).encode(text="rate:N")
     chosen = layer([cell for cell in cells if cell["best"]])
     frame = chosen.mark_rect(fillOpacity=0, stroke="#D55E00", strokeWidth=1.5)
-    return alt.layer(heat, text, frame).properties(
+    return alt.layer(heat, crosses, text, frame).properties(
         width=max(12.0 * seeds + 14, 44) * len(ways),
         height=HEIGHT * len(models),
         title=alt.Title(
             task,
             subtitle=[
                 f"worst score in the trained range: {count(seeds, 'seed')}, and how many succeed;",
-                "framed: best on validation data",
+                f"{f'{CROSS}: diverged; ' if lost else ''}framed: best on validation data",
             ],
         ),
     )
@@ -95,7 +103,7 @@ def _stripes(each: Learnability, axis: str) -> list[dict[str, Any]]:
         {"model": _label(each, cell, axis), "way": written(cell.values[axis]), "seed": record.seed, "score": score}
         for cell in each.cells
         for record in cell.records
-        if (score := _depth(cell, record)) is not None
+        if (score := _depth(cell, record)) is not None or (record.status == "failed" and came_to_a_result(record))
     ]
 
 

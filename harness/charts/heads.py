@@ -22,6 +22,9 @@ CORNERS: tuple[dict[str, Any], ...] = (
     {"x": 0.02, "y": 1.0, "text": "effect, without a look", "align": "left", "up": 4},
 )
 
+LEAST = 120.0
+"""Pixels of width of a panel, without its axis; what does not fit goes below."""
+
 
 def draw(view: View, size: Size) -> Any:
     """A point for each head and seed: attention to the cue, and by how much the score falls when that is cut."""
@@ -35,16 +38,17 @@ def draw(view: View, size: Size) -> Any:
     models = {name: look for name, look in view.looks.items() if any(row["model"] == name for row in rows)}
     falls = [row["fall"] for row in rows]
     span = (min(*falls, 0.0), max(*falls, 0.1))
-    width = max(120.0, size.inner / len(tasks) - AXIS - 24)
+    columns = max(1, min(len(tasks), int(size.inner // (LEAST + AXIS + 24))))
+    width = max(LEAST, size.inner / columns - AXIS - 24)
     panels = [
         alt.layer(*_layers([row for row in rows if row["task"] == task], models, span)).properties(
             width=width, height=max(140.0, min(260.0, width * 0.62)), title=task
         )
         for task in tasks
     ]
-    return alt.vconcat(legend(models, size.inner), alt.hconcat(*panels, spacing=14), spacing=6).resolve_scale(
-        color="independent", shape="independent"
-    )
+    return alt.vconcat(
+        legend(models, size.inner), alt.concat(*panels, columns=columns, spacing=14), spacing=6
+    ).resolve_scale(color="independent", shape="independent")
 
 
 def _heads(view: View) -> list[dict[str, Any]]:

@@ -101,9 +101,9 @@ def _block(
 
 def _title(panel: Panel | None, column: str) -> Any:
     """What a panel shows, below the name of its column; what dashes mean, where it has several."""
-    marks = ("——", "– –", "· · ·")
+    marks = ("—●—", "– ○ –", "· ○ ·")
     ways = panel.ways if panel and len(panel.ways) > 1 else ()
-    said = "    ".join(f"{mark} {way}" for mark, way in zip(marks, ways, strict=False))
+    said = "\u2003".join(f"{mark} {way}" for mark, way in zip(marks, ways, strict=False))
     lines = [line for line in (panel.title if panel else "", said) if line]
     if column:
         return alt.Title(column, **_subtitle(lines), subtitleFontSize=10, subtitleColor=INK)

@@ -58,7 +58,7 @@ class Panel:
     """Named lines to compare with."""
     log_x: bool = False
     ways: Sequence[str] = ()
-    """In order; the first one is drawn without gaps."""
+    """In order; the first one is drawn without gaps, and its marks are filled."""
 
 
 WAY_DASHES = ([1, 0], [5, 3], [1.5, 2.5])
@@ -146,7 +146,7 @@ def _lines(
     x: alt.X,
     y: alt.Y,
 ) -> list[Any]:
-    """Seeds thin, medians bold and marked by the model's shape."""
+    """Seeds thin, medians bold and marked by the model's shape, which is filled in the first way alone."""
     color = model_colour(looks)
     dash = alt.StrokeDash(
         "way:N", legend=None, scale=alt.Scale(domain=ways, range=list(WAY_DASHES[: len(ways)])), sort=ways
@@ -155,13 +155,20 @@ def _lines(
     marked = set(thinned(sorted({row["x"] for row in medians}), MOST_MARKS))
     seeds, bold = chart_of(rows), chart_of(medians)
     marks = chart_of([row for row in medians if row["x"] in marked])
+    first = alt.FieldOneOfPredicate(field="way", oneOf=ways[:1])
     return [
         seeds.mark_line(opacity=0.4, strokeWidth=0.8, clip=True).encode(
             x=x, y=y, color=color, strokeDash=dash, detail="seed:N", tooltip=[*told, "seed:N", "x:Q", "y:Q"]
         ),
         bold.mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash),
-        marks.mark_point(size=18, filled=True, opacity=1).encode(
-            x=x, y=y, color=color, shape=model_shape(looks), tooltip=[*told, "x:Q", "y:Q"]
+        marks.mark_point(size=18, filled=True, opacity=1, strokeWidth=1).encode(
+            x=x,
+            y=y,
+            color=color,
+            stroke=color,
+            fillOpacity=alt.condition(first, alt.value(1), alt.value(0)),
+            shape=model_shape(looks),
+            tooltip=[*told, "x:Q", "y:Q"],
         ),
     ]
 

@@ -13,6 +13,9 @@ from harness.report.grouping import IN_WORDS, Group
 FLOOR = 1e-6
 """Of gradient: less is drawn as that, and is as good as nothing."""
 
+AT_FLOOR = "1e-6: that or less"
+"""As the axis writes it."""
+
 
 @dataclass(frozen=True)
 class Question:
@@ -79,7 +82,7 @@ def _panel(question: Question, groups: Sequence[Group]) -> Panel | None:
     share = first.unit == "share"
     low = question.log and any(point.y < FLOOR for point in points)
     return Panel(
-        f"{question.title} ({FLOOR:g}: that or less)" if low else question.title,
+        f"{question.title} ({AT_FLOOR})" if low else question.title,
         points,
         first.x_label,
         question.y_label or ("score" if first.y_label.startswith("score") else first.y_label),

@@ -38,6 +38,10 @@ def tone_colour() -> alt.Color:
     return alt.Color("tone:N", legend=None, scale=alt.Scale(domain=list(TONES), range=list(TONES.values())))
 
 
+DEEP = 0.88
+"""A share from which on white can be read better on its colour than dark letters."""
+
+
 def depth(field: str) -> alt.Color:
     """A share, 0 to 1, as depth of colour."""
     scale = alt.Scale(domain=[0, 1], range=["#f4f7fa", "#0072B2"], interpolate="lab")

@@ -66,15 +66,19 @@ class View:
 
     @cached_property
     def looks(self) -> dict[str, dict[str, Any]]:
-        """Colour, dash and shape of each model as charts call it, the same in every chart of the run."""
-        return looks(list(dict.fromkeys(row.called for each in self.groups for row in each.rows)))
+        """Colour, dash and shape of each model as charts call it, the same in every chart of the run; where there is a
+        grid, also for whatever cell of it is shown."""
+        rows = [row for each in self.at_best for row in each.rows]
+        whose = {row.called: row.model if self.suite and self.suite.grid else row.called for row in rows}
+        known = looks(list(dict.fromkeys(whose.values())))
+        return {called: known[model] for called, model in whose.items()}
 
     @cached_property
     def measured(self) -> list[Group]:
         """The groups that have numbers, and nothing but these in them; rows are labelled as charts call them."""
         found = [
             replace(each, rows=[replace(row, label=row.called, records=row.ok) for row in each.measured])
-            for each in self.groups
+            for each in self.at_best
         ]
         return [each for each in found if each.rows]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from harness.comparing.changes import Change, changes
 from harness.comparing.differences import Difference, differences
 from harness.comparing.pairing import CellName, Lone, Pair, Side, pair_runs, split
-from harness.errors import RequestError, did_you_mean
+from harness.errors import RequestError, did_you_mean, shown
 from harness.results import Results, load, needed_for
 from harness.schema import Record
 from harness.vocabulary import FORMATS
@@ -116,7 +116,7 @@ def compare(
     for side in sides:
         if not side.records:
             raise RequestError(f"the run {str(side.out)!r} has no records: nothing has been measured there yet")
-    same = pair.items() if isinstance(pair, Mapping) else [split(words, *sides) for words in pair]
+    same = _pairs(pair, sides[0], sides[1])
     found = pair_runs(sides[0], sides[1], same)
     if not any(each.seeds for each in found.pairs):
         raise _nothing_in_common(sides[0], sides[1], bool(found.pairs or _seeds_only(found.only_a)))
@@ -129,6 +129,16 @@ def compare(
         found.only_b,
         list(_outcomes(found.pairs)),
     )
+
+
+def _pairs(pair: Any, a: Side, b: Side) -> list[tuple[str, str]]:
+    """Which is which, as it was said to `compare`."""
+    given = [pair] if isinstance(pair, str) or not isinstance(pair, Iterable) else list(pair)
+    if not all(isinstance(each, str) for each in (*given, *(pair.values() if isinstance(pair, Mapping) else ()))):
+        raise RequestError(
+            f'pair says which names have changed, for example {{"lstm": "./my.py:LSTM"}}; received {shown(pair)}'
+        )
+    return list(pair.items()) if isinstance(pair, Mapping) else [split(words, a, b) for words in given]
 
 
 def _ids(results: Results) -> list[str]:

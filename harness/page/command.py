@@ -1,6 +1,7 @@
 """What was asked for, as a command."""
 
 import shlex
+from collections.abc import Iterator
 
 from harness.suites import Request, Suite, format_arguments
 
@@ -15,19 +16,24 @@ def command_of(suite: Suite | None) -> str:
     beside = [word for request in suite.beside for word in ("-m", _written(request))]
     asked = suite.experiments[:1] if suite.baselines else suite.experiments  # baselines have experiments of their own
     if len(asked) != 1 or suite.claims or suite.summary:
-        return shlex.join(["harness", "run", suite.name, *beside, *seeds])
+        return shlex.join(["harness", "run", suite.name, *beside, *_varied(suite), *seeds])
     (experiment,) = asked
     words = ["harness", "run"]
     for option, requests in (("-m", experiment.models), ("-t", experiment.tasks), ("-p", experiment.probes)):
         for request in requests:
             words += [option, _written(request)]
+    return shlex.join([*words, *_varied(suite), *["--baselines"] * suite.baselines, *seeds])
+
+
+def _varied(suite: Suite) -> Iterator[str]:
+    """What may be the user's own, also where it is the suite's: saying it again changes nothing."""
     for name, values in suite.grid.items():
         listed = (format_arguments({name: value}).partition("=")[2] for value in values)
-        words += ["--grid", f"{name}={','.join(listed)}"]
-    words += ["--baselines"] * suite.baselines
+        yield from ("--grid", f"{name}={','.join(listed)}")
+    if suite.grid and suite.success is not None:
+        yield from ("--success", f"{suite.success:g}")
     if suite.examples != Suite.model_fields["examples"].default:
-        words += ["--examples", str(suite.examples)]
-    return shlex.join([*words, *seeds])
+        yield from ("--examples", str(suite.examples))
 
 
 def _written(request: Request) -> str:

@@ -12,7 +12,7 @@ from harness.report.elements import Block, Heading, Items, Paragraph, Table, Ver
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
 from harness.report.layout import Column
-from harness.report.learnability import at_their_best, learnability
+from harness.report.learnability import Learnability, at_their_best, learnability
 from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.overview import overview_blocks
@@ -59,34 +59,52 @@ def _parts(
     yield Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)
     if suite and suite.summary:
         yield Paragraph(suite.summary)
-    kept, older = current(records)
-    groups = group(kept, suite)
-    learnt = cache(lambda: learnability(kept, suite))  # called where it may fail
+    every, older = current(records)
+    learnt = cache(lambda: learnability(every, suite))  # called where it may fail
     grid = bool(suite and suite.grid)
-    found = _cards(lambda: at_their_best(groups, learnt()) if grid else groups)
+    kept = _of_one_code(every, learnt)
+    groups = group(kept, suite)
+    shown = _at_best(groups, learnt) if grid else groups
+    found = _cards(shown)
     yield from drawn(lambda: overview_blocks(learnt()))
     yield from drawn(lambda: card_blocks(found, BEST if grid else ""))
-    yield Paragraph(_overview(kept, older))
+    yield Paragraph(_overview(every, older))
     if note:
         yield Paragraph(note)
-    yield from drawn(lambda: _settings(kept, groups, suite))
+    yield from drawn(lambda: _settings(kept, shown, suite))
     yield from drawn(lambda: grid_blocks(learnt()))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
-    results = [block for each in groups for block in _group(each, ascii)]
+    results = [block for each, own in zip(shown, groups, strict=True) for block in _group(each, own.rows, ascii)]
     yield from results
     tables = [block for block in results if isinstance(block, Table)]
-    yield from drawn(lambda: _titled("How to read this", _items([*explained(found), *legend(groups, tables)])))
+    yield from drawn(lambda: _titled("How to read this", _items([*explained(found), *legend(shown, tables)])))
     yield from drawn(lambda: _titled("Notes", _said(kept, _notes)))
     yield from drawn(lambda: _titled("Labels", _items(_labels(kept))))
     if suite and suite.claims:
-        yield from drawn(lambda: claim_blocks(suite, kept, compact=compact))
+        yield from drawn(lambda: claim_blocks(suite, every, compact=compact))
     for section in sections:
         yield from drawn(partial(_section, section))
 
 
-def _cards(groups: Callable[[], Sequence[Group]]) -> list[Card]:
+def _of_one_code(records: list[Record], learnt: Callable[[], list[Learnability]]) -> list[Record]:
+    """Those that are compared: without what other code of a model or task gave, before it was edited."""
     try:
-        return cards(groups())
+        edited = {id(record) for each in learnt() for record in each.older}
+    except Exception:  # which is told where it would be shown
+        return records
+    return [record for record in records if id(record) not in edited]
+
+
+def _at_best(groups: list[Group], learnt: Callable[[], list[Learnability]]) -> list[Group]:
+    try:
+        return at_their_best(groups, learnt())
+    except Exception:  # as above
+        return groups
+
+
+def _cards(groups: Sequence[Group]) -> list[Card]:
+    try:
+        return cards(groups)
     except Exception:  # of numbers that are none of a probe's own; the tables show what they are
         return []
 
@@ -98,7 +116,7 @@ def _labels(kept: list[Record]) -> list[str]:
 
 def _settings(kept: list[Record], groups: Sequence[Group], suite: Suite | None) -> Iterator[Block]:
     if kept:
-        yield from settings_blocks(kept, suite)
+        yield from settings_blocks(kept, suite, [r for each in groups for row in each.rows for r in row.records])
         if single := _single(groups):
             yield Paragraph(single)
 
@@ -143,7 +161,7 @@ def _single(groups: Sequence[Group]) -> str:
     """Which models have no second seed to compare with, all or by name; "" for none."""
     rows = [(row, group.task) for group in groups for row in group.measured if not _timed(row)]
     # a pretrained model has no seed of its own: another one only draws other examples
-    seeded = {f"{row.label} on {task}": len(row.ok) for row, task in rows if not row.ok[0].pretrained}
+    seeded = {f"{row.label} on {task}": len(row.records) for row, task in rows if not row.ok[0].pretrained}
     single = [trial for trial, seeds in seeded.items() if seeds == 1]
     if not single:
         return ""
@@ -185,13 +203,14 @@ def _said(kept: list[Record], of: Callable[[Record], list[str]]) -> list[Block]:
     return blocks + [block for whose, own in several.items() for block in (Paragraph(f"{whose}:"), Items(own))]
 
 
-def _group(group: Group, ascii: bool) -> Iterator[Block]:
+def _group(group: Group, every: list[Row], ascii: bool) -> Iterator[Block]:
+    """Tables of a group; what was not measured is told of every row, also of those that it is shown without."""
     yield Heading(f"{group.probe} on {group.task}, {_when(group)}")
     if group.measured:
         yield from drawn(lambda: [_summary_table(group)])
     for kind, tables in TABLES.items():
         yield from drawn(partial(tables, group.names(kind), group.measured, ascii))
-    if missing := _not_measured(group.rows):
+    if missing := _not_measured(every):
         yield from (Paragraph("Not measured:"), Items(missing))
 
 

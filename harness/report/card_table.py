@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card
 from harness.report.elements import Block, Paragraph, Table
+from harness.report.grouping import MARK
 from harness.report.layout import Column
 from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
@@ -44,7 +45,7 @@ def card_blocks(cards: Sequence[Card], note: str = "") -> list[Block]:
 def _table(cards: Sequence[Card], title: str) -> Table:
     with_ranges, without = (
         [
-            Column("model", [card.called for card in cards], "label"),
+            Column("model", [card.called + f" {MARK}" * card.suspect for card in cards], "label"),
             *(
                 Column(name, [_cell(name, card.answers[name], ranges) for card in cards], "text")
                 for name in asked(cards)

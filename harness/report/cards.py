@@ -30,7 +30,8 @@ from harness.matching import without_baselines
 from harness.measurements import Curve, Pattern, Scalar, place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
-from harness.seeds import FEW_SEEDS, summarise
+from harness.seeds import FEW_SEEDS, came_to_a_result, summarise
+from harness.statistics import BRIEF, MARGIN, NEAR, NOT_ENOUGH, SOLVED
 
 Tone = Literal["good", "bad", "open"]
 
@@ -71,7 +72,12 @@ class Card:
     """By question, in the order of `QUESTIONS`."""
     called: str
     """The model, with a word for a baseline."""
+    suspect: bool = False
+    """Whether there are warnings about the model."""
 
+
+OPEN = (NEAR, NOT_ENOUGH, BRIEF)
+"""Verdicts that may be open for what lies beyond the trained range alone."""
 
 GOOD_WORDS = {
     "learned": "yes",
@@ -118,7 +124,7 @@ def cards(groups: Sequence[Group]) -> list[Card]:
         for name, answer in answers.items():
             if answer is NOT_MEASURED:
                 answers[name] = _why_not([missing[probe] for probe in QUESTIONS[name].probes if probe in missing])
-        found.append(Card(model, task, answers, called))
+        found.append(Card(model, task, answers, called, any(row.suspect for *_, row in every)))
     return found
 
 
@@ -126,8 +132,10 @@ def _why_not(missing: Sequence[Row]) -> Answer:
     """What became of the probes that would have answered."""
     if not missing:
         return NOT_MEASURED
-    failed = any(record.status == "failed" for row in missing for record in row.records)
-    return Answer("failed" if failed else "skipped")
+    failed = [record for row in missing for record in row.records if record.status == "failed"]
+    if not failed:
+        return Answer("skipped")
+    return Answer("diverged" if all(map(came_to_a_result, failed)) else "failed")
 
 
 Rows = dict[tuple[str, str], Row]
@@ -135,7 +143,22 @@ Rows = dict[tuple[str, str], Row]
 
 
 def _learns(rows: Rows) -> Answer:
-    return _verdicts(rows.get(("accuracy", "trained")), "accuracy", "worst_inside", "worst score in the trained range")
+    row, about = rows.get(("accuracy", "trained")), "worst score in the trained range"
+    return _verdicts(row, "accuracy", "worst_inside", about, _within)
+
+
+def _within(scalar: Scalar) -> str:
+    """What a seed's verdict says of the trained range, where it may be open for what lies beyond alone."""
+    return "learned" if scalar.verdict in OPEN and _solved(scalar) else _said_of(scalar)
+
+
+def _solved(scalar: Scalar) -> bool:
+    """Whether a worst score is that of a model that has learned, also less two standard errors."""
+    chance, best = (scalar.levels.get(name, math.nan) for name in ("chance", "best"))
+    if chance == best:
+        return False
+    error = MARGIN * (scalar.standard_error or 0.0) / abs(best - chance)
+    return (scalar.value - chance) / (best - chance) - error >= SOLVED - 1e-9
 
 
 def _reaches(rows: Rows) -> Answer:
@@ -217,20 +240,28 @@ def _extrapolates(rows: Rows) -> Answer:
     if found is not None and found.find(Scalar, "worst_beyond"):
         return _verdicts(found, "position_extrapolation", "worst_beyond", "worst score beyond the trained range")
     row = rows.get(("accuracy", "trained"))
-    beyond = row.find(Scalar, "worst_beyond") if row else []
-    if row is None or not beyond:
+    inside, beyond = (row.find(Scalar, name) if row else [] for name in ("worst_inside", "worst_beyond"))
+    if row is None or not (beyond or any(scalar.verdict == "does not extrapolate" for scalar in inside)):
         return NOT_MEASURED
-    inside = row.find(Scalar, "worst_inside")
-    words = {"learned": "yes", "does not extrapolate": "no"}
+    taken = [scalar.value for scalar in row.find(Scalar, "limit") if not math.isnan(scalar.value)]
+    numbers = spread(summarise(scalar.value for scalar in beyond)), f"up to {place(min(taken))}" if taken else ""
     return _judged(
         row,
-        [words.get(scalar.verdict, "has not learned") if scalar.verdict else "no verdict" for scalar in inside],
+        [*map(_beyond, inside)],
         {"yes": "good", "no": "bad"},
-        number=spread(summarise(scalar.value for scalar in beyond)),
+        number=" ".join(filter(None, numbers)),
         about="worst score beyond the trained range",
         probe="accuracy",
         meaning=next((scalar.meaning for scalar in inside if scalar.meaning), ""),
     )
+
+
+def _beyond(scalar: Scalar) -> str:
+    """What a seed's verdict says of extrapolation."""
+    words = {"learned": "yes", "does not extrapolate": "no", NEAR: NEAR, NOT_ENOUGH: NOT_ENOUGH}
+    if scalar.verdict == BRIEF and _solved(scalar):
+        return NEAR
+    return words.get(scalar.verdict, "has not learned") if scalar.verdict else "no verdict"
 
 
 def _costs(rows: Rows) -> Answer:
@@ -279,12 +310,16 @@ def _said(value: float, word: str) -> str:
     return "not a number" if math.isnan(value) else word
 
 
-def _verdicts(row: Row | None, probe: str, name: str, about: str) -> Answer:
+def _said_of(scalar: Scalar) -> str:
+    return scalar.verdict or "no verdict"
+
+
+def _verdicts(row: Row | None, probe: str, name: str, about: str, word: Callable[[Scalar], str] = _said_of) -> Answer:
     """From the verdicts of one number."""
     scalars = row.find(Scalar, name) if row else []
     if row is None or not scalars:
         return NOT_MEASURED
-    said = [scalar.verdict or "no verdict" for scalar in scalars]
+    said = [*map(word, scalars)]
     tones: dict[str, Tone] = {**dict.fromkeys(GOOD_WORDS, "good"), **dict.fromkeys(BAD_WORDS, "bad")}
     return _judged(
         row,

@@ -74,11 +74,11 @@ def _label(each: Learnability, others: dict[str, Any]) -> str:
 
 
 def _cell(row: Sequence[Cell], axis: str, text: str, scores: bool) -> str:
-    """`2/3` over the median score; `broke` where no trial came to a result, a dash where none was run."""
+    """`2/3` over what is told of its scores; `broke` where no trial came to a result, a dash where none was run."""
     cell = next((cell for cell in row if written(cell.values[axis]) == text), None)
     if cell is None or not cell.seeds:
         return "" if cell is None else BROKE if cell.broken else "-"
-    return "\n".join(filter(None, (cell.rate, number(cell.score) if scores and cell.scores else "")))
+    return "\n".join(filter(None, (cell.rate, cell.told if scores else "")))
 
 
 def _works(axis: str, row: Sequence[Cell]) -> str:
@@ -104,7 +104,7 @@ def number_of(value: float) -> str:
 
 def _best(found: Sequence[Learnability], title: str) -> Table:
     best = [each.best for each in found]
-    scores = [spread(summarise(cell.scores)) if cell else "" for cell in best]
+    scores = [f"{spread(summarise(cell.scores))}{_diverged(cell)}" if cell else "" for cell in best]
     return Table(
         [
             Column("model", [each.called for each in found], "label"),
@@ -116,6 +116,10 @@ def _best(found: Sequence[Learnability], title: str) -> Table:
         ],
         title,
     )
+
+
+def _diverged(cell: Cell) -> str:
+    return f" ({cell.diverged} diverged)" if cell.diverged else ""
 
 
 def verdict(each: Learnability) -> str:
@@ -189,14 +193,24 @@ def _more(each: Learnability) -> Iterator[str]:
         if not default.works and (works := [cell for cell in each.tried if cell.works]):
             at = ", ".join(format_arguments(dict(cell.values)) for cell in works[:3])
             yield f"works at {at}{' and elsewhere' if len(works) > 3 else ''}"
-    elif each.default_training:
-        yield f"the default, {format_arguments(each.default_training)}, was not tried"
+    elif each.default_training is not None:
+        tried = [cell.records[0].training for cell in each.tried]
+        new = {
+            name: value
+            for name, value in each.default_training.items()
+            if all(getattr(training, name) != value for training in tried)
+        }
+        yield f"the default{f', {format_arguments(new)},' if new else ''} was not tried"
     best = each.best
     if best is not None and not best.works and (works := [cell for cell in each.tried if cell.works]):
         yield "what is best on validation data is not where every seed succeeds"
+    trials = sum(cell.seeds for cell in each.cells)
+    if diverged := sum(cell.diverged for cell in each.cells):
+        yield f"{diverged} of {count(trials, 'trial')} diverged"
+    if near := sum(cell.near for cell in each.cells):
+        yield f"{near} of {count(trials, 'trial')} within two standard errors of the threshold: use more --examples"
     if broken := sum(cell.broken for cell in each.cells):
-        trials = broken + sum(cell.seeds for cell in each.cells)
-        yield f"{broken} of {count(trials, 'trial')} broke, which says nothing of the model"
+        yield f"{broken} of {count(trials + broken, 'trial')} broke, which says nothing of the model"
     if missing := sum(not (cell.seeds or cell.broken) for cell in each.cells):
         yield f"{count(missing, 'cell')} not run"
 
@@ -224,10 +238,11 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
         yield (
             f"A seed succeeds where its worst score within the trained range is {said}; one whose loss diverged did "
             "not, and a trial that broke otherwise is no seed. A model works where every seed succeeds. Where there is "
-            "room, the median score stands under the rate."
+            "room, the median score stands under the rate, or how many seeds diverged."
         )
     yield (
-        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen."
+        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen. "
+        "Where a grid was asked for, all other tables are of it; --format csv has every cell."
     )
     if older := [each for each in found if each.older]:
         whose = ", ".join(dict.fromkeys(f"{each.called} on {each.task}" for each in older))

@@ -23,6 +23,9 @@ MARK = "!"
 Way = tuple[Training, int, str]
 """How a model was trained, and on how many examples it was evaluated."""
 
+Ways = dict[Way, list[Record]]
+"""Of one model in one cell of the plan, by how it was trained and evaluated."""
+
 
 NUMBER = re.compile(r"(\d{1,20}(?:\.\d{1,20})?(?:e-?\d{1,2}\b)?)", re.ASCII)
 """In a label."""
@@ -120,17 +123,24 @@ def group(records: Sequence[Record], suite: Suite | None = None) -> list[Group]:
     The records must be `current`: two of one cell would be counted as two seeds.
     """
     models, tasks, probes = (names(records, kind, suite) for kind in CROSSED)
-    cells: dict[tuple[Identity, Identity, str], dict[Identity, dict[Way, list[Record]]]] = {}
+    cells: dict[tuple[Identity, Identity, str], dict[Identity, Ways]] = {}
+    decided: dict[tuple[Identity, Identity], set[str]] = {}
     for record in records:
-        cell = cells.setdefault((identity(record.probe), identity(record.task), record.stage), {})
-        by_settings = cell.setdefault(identity(record.model), {})
+        task, model = identity(record.task), identity(record.model)
+        by_settings = cells.setdefault((identity(record.probe), task, record.stage), {}).setdefault(model, {})
         by_settings.setdefault((record.training, record.examples, record.device), []).append(record)
+        if record.status == "ok":
+            decided.setdefault((task, model), set()).update(conditions(record))
+    apart = {name for found in cells.values() for ways in found.values() for name in _differing(ways)}
     return [
         Group(
             probes[probe],
             tasks[task],
             stage,
-            _rows({models[model]: found[model] for model in models if model in found}),
+            _rows(
+                {models[model]: found[model] for model in models if model in found},
+                {models[model]: apart & decided.get((task, model), set()) for model in found},
+            ),
         )
         for probe in probes
         for task in tasks
@@ -149,25 +159,29 @@ def _suspect(records: Iterable[Record]) -> bool:
     return any(record.warnings for record in records)
 
 
-def _rows(found: dict[str, dict[Way, list[Record]]]) -> list[Row]:
-    """A row for each model and way of training and evaluating it. What differs between rows with numbers stands in
-    their labels if these would not tell all rows apart without it, and otherwise beside them."""
+def _differing(ways: Ways) -> list[str]:
+    return differing(settings(records[0]) for records in ways.values())
+
+
+def _rows(found: dict[str, Ways], apart: dict[str, set[str]]) -> list[Row]:
+    """A row for each model and way of training and evaluating it. Its label tells the settings in which ways of one
+    model differ, also where another probe measured them; what else differs between rows with numbers stands beside it.
+
+    Args:
+        found: the records by model and settings.
+        apart: by model, the settings that tell ways of models apart and had a say in this one's numbers.
+    """
     measured = [r for ways in found.values() for records in ways.values() for r in records if r.status == "ok"]
-    told = differing(map(conditions, measured))
-    apart = [name for ways in found.values() for name in differing(settings(records[0]) for records in ways.values())]
-    names = [name for name in SETTINGS if name in told or name in apart]
+    labelled = {model: apart[model] | {*_differing(ways)} for model, ways in found.items()}
+    told = [name for name in differing(map(conditions, measured)) if name not in set().union(*labelled.values())]
     rows = []
     for model, ways in found.items():
         own = []
         for records in ways.values():
-            known = conditions(records[0]) if len(ways) == 1 else settings(records[0])
-            values = {name: known[name] for name in names if name in known}
-            if apart:
-                note = f" ({format_arguments(values)})" if values else ""
-                own.append(Row(model + note, _by_seed(records), {}, model))
-            else:
-                texts = {name: written(values[name]) if name in values else "" for name in told}
-                own.append(Row(model, _by_seed(records), texts, model))
+            values, known = settings(records[0]), conditions(records[0])
+            said = format_arguments({name: values[name] for name in SETTINGS if name in labelled[model]})
+            beside = {name: written(known[name]) if name in known else "" for name in told}
+            own.append(Row(f"{model} ({said})" if said else model, _by_seed(records), beside, model))
         rows += sorted(own, key=lambda row: _natural(row.label))
     return rows
 

@@ -12,41 +12,19 @@ from typing import Any, NamedTuple
 from harness.grids import argument_part, cells
 from harness.labels import short_labels
 from harness.matching import label_arguments, matches
-from harness.measurements import Curve, Scalar
+from harness.measurements import Scalar
 from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
 from harness.report.numbers import number
+from harness.report.success import SCORE, Threshold, threshold_of
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validation_loss
-from harness.statistics import BRIEF, SOLVED
-from harness.suites import Experiment, Suite
+from harness.statistics import BRIEF, MARGIN
+from harness.suites import Experiment, Suite, format_arguments
 from harness.varying import without
 
-PROBE, SCORE = "accuracy", "worst_inside"
-"""Where a seed's score is: the worst one under any condition within the trained range."""
-
-
-class Threshold(NamedTuple):
-    """From which score on a seed is a success."""
-
-    value: float
-    higher_is_better: bool
-    why: str
-    """Where it comes from."""
-    best: float | None = None
-    """The best score there is, where the metric has one."""
-
-    @property
-    def beyond(self) -> bool:
-        """Whether no score can reach it."""
-        return self.best is not None and not self.met(self.best)
-
-    def met(self, score: float) -> bool:
-        """Whether a score reaches it, but for a float's last digits; NaN does not."""
-        return (score - self.value if self.higher_is_better else self.value - score) >= -1e-9
-
-    def __str__(self) -> str:
-        return f"at {'least' if self.higher_is_better else 'most'} {number(self.value)} ({self.why})"
+PROBE = "accuracy"
+"""What measures scores."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +40,14 @@ class Cell:
     """Whether the model would be trained, and made, like this if nobody had said anything of its fields."""
 
     @property
+    def measured(self) -> list[Scalar]:
+        """The scores of the seeds that were measured, with their standard errors."""
+        return [m for r in self.records for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
+
+    @property
     def scores(self) -> list[float]:
-        """Of the seeds that were measured."""
-        found = (m for r in self.records for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE)
-        return [scalar.value for scalar in found]
+        """Their values."""
+        return [scalar.value for scalar in self.measured]
 
     @property
     def seeds(self) -> int:
@@ -78,9 +60,20 @@ class Cell:
         return sum(record.status == "failed" for record in self.records if not came_to_a_result(record))
 
     @property
+    def diverged(self) -> int:
+        """Of how many seeds the loss did: they have no score."""
+        return sum(record.status == "failed" for record in self.records if came_to_a_result(record))
+
+    @property
     def successes(self) -> int:
         """How many seeds reached the threshold."""
         return sum(self.threshold.met(score) for score in self.scores) if self.threshold else 0
+
+    @property
+    def near(self) -> int:
+        """How many seeds are so near to the threshold that another sample of examples could decide otherwise."""
+        known = [(s.value, MARGIN * s.standard_error) for s in self.measured if s.standard_error]
+        return sum(abs(score - self.threshold.value) < error for score, error in known) if self.threshold else 0
 
     @property
     def rate(self) -> str:
@@ -97,6 +90,13 @@ class Cell:
     def score(self) -> float:
         """The median over seeds, of test data, without those that are NaN; NaN where there is none."""
         return summarise(self.scores).median
+
+    @property
+    def told(self) -> str:
+        """What stands under its rate: the median score, or how many seeds have none, since the others are not all."""
+        if self.diverged:
+            return f"{self.diverged} diverged"
+        return number(self.score) if self.scores else ""
 
     @property
     def validation(self) -> float:
@@ -232,19 +232,32 @@ def learnability(records: Sequence[Record], suite: Suite | None = None) -> list[
     result = []
     for key, own in sorted(found.items(), key=lambda item: _rank(bases[item[0]], item[1][0].task, suite)):
         own, older = of_newest_code(own)
-        names = _fields(own, grid)
-        threshold = _threshold(own, suite)
+        names = _fields([*own, *older], grid)
+        threshold = threshold_of(own, suite)
         default = _default(bases[key], own[0].task, suite)
+        if default is not None and any(name not in default for name in names if name in Training.model_fields):
+            default = None  # of what an earlier run has set otherwise
         ways = _cells(own, names, grid, default, threshold)
         if (
             names
-            and (grid or len(ways) > 1)
+            and (grid or older or len(ways) > 1)
             and any(cell.scores or (grid and (cell.seeds or cell.broken)) for cell in ways)
         ):
-            labels = models[identity(bases[key])], tasks[identity(own[0].task)]
-            beside = any(matches(request, bases[key]) for request in (suite.beside if suite else []))
-            result.append(Learnability(*labels, ways, threshold, default, beside, _planned(own[0], suite), older))
+            alike = [records[0] for other, records in found.items() if other[:2] == key[:2]]
+            model, task = models[identity(bases[key])] + _evaluated(own[0], alike), tasks[identity(own[0].task)]
+            beside, planned = _beside(bases[key], suite), _planned(own[0], suite)
+            result.append(Learnability(model, task, ways, threshold, default, beside, planned, older))
     return result
+
+
+def _evaluated(record: Record, alike: Iterable[Record]) -> str:
+    """How a model was evaluated, as far as that tells it from itself: ` (examples=64)`."""
+
+    def how(record: Record) -> dict[str, Any]:
+        return {"probe": record.probe.called, "examples": record.examples, "device": record.device}
+
+    told = {name: value for name, value in how(record).items() if any(how(other)[name] != value for other in alike)}
+    return f" ({format_arguments(told)})" if told else ""
 
 
 def at_their_best(groups: Sequence[Group], found: Iterable[Learnability]) -> list[Group]:
@@ -270,9 +283,10 @@ def cell_rows(found: Iterable[Learnability]) -> list[dict[str, Any]]:
         | dict(cell.values)
         | {
             "seeds": cell.seeds,
+            "diverged": cell.diverged,
             "broken": cell.broken,
             "successes": cell.successes,
-            "success_rate": cell.successes / cell.seeds if cell.seeds and cell.threshold else None,
+            "success_rate": cell.successes / cell.seeds if cell.rate else None,
             "score": None if math.isnan(cell.score) else cell.score,
             "validation_loss": None if math.isnan(cell.validation) else cell.validation,
             "threshold": cell.threshold.value if cell.threshold else None,
@@ -301,6 +315,15 @@ def _fields(records: Sequence[Record], grid: Mapping[str, list[Any]]) -> list[st
     told = differing(record.training.model_dump() for record in records)
     meant = [name for name in Training.model_fields if all(name in conditions(record) for record in records)]
     return [*[name for name in meant if name in grid or name in told], *asked]
+
+
+def _beside(model: PluginUse, suite: Suite | None) -> bool:
+    """Whether a user put a model beside those of the suite: in the last run, or in an earlier one, of which the suite
+    knows nothing any more."""
+    if suite is None or not suite.beside:
+        return False
+    own = [request for request in suite.requests("model") if request not in suite.beside]
+    return not any(matches(request, model) for request in own)
 
 
 def _planned(record: Record, suite: Suite | None) -> int:
@@ -370,25 +393,3 @@ def _order(value: Any) -> tuple[int, float, str]:
 def is_number(value: Any) -> bool:
     """Whether a value has a place among others: none that is missing, a word, or a yes or no."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _threshold(records: Iterable[Record], suite: Suite | None) -> Threshold | None:
-    """What the suite says, or what the metric allows to say."""
-    ok = [record for record in records if record.status == "ok"]
-    scales = [m.levels for r in ok for m in r.measurements if isinstance(m, Curve | Scalar) and m.headline]
-    levels = next((each for each in scales if {"chance", "best"} <= each.keys()), None)
-    scores = [m for r in ok for m in r.measurements if isinstance(m, Scalar) and m.name == SCORE]
-    if ok and not scores:
-        return None
-    if suite is not None and suite.success is not None:
-        best = next((each["best"] for each in scales if "best" in each), None)
-        others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
-        lower = best is not None and any(other > best for other in others)
-        return Threshold(suite.success, not lower, "as asked for", best)
-    if levels is not None:
-        chance, best = levels["chance"], levels["best"]
-        why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
-        return Threshold(chance + SOLVED * (best - chance), best >= chance, why)
-    if any(scalar.unit == "share" for scalar in scores):
-        return Threshold(SOLVED, True, "of a share whose chance is not known")
-    return None

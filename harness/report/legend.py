@@ -91,8 +91,10 @@ def _odds(several: Sequence[int]) -> str:
 
 
 def _names(groups: Sequence[Group]) -> Iterator[str]:
-    """What each number is, and each column of a matrix, whose probe says so; names of one explanation together."""
+    """What each number is, and each column of a matrix, whose probe says so; names of one explanation together, and
+    where it holds if a name has several."""
     found: dict[str, dict[str, None]] = {}
+    where: dict[str, dict[str, None]] = {}
     for each in groups:
         scalars, matrices = each.names(Scalar), each.names(Matrix)
         for row in each.measured:
@@ -101,8 +103,11 @@ def _names(groups: Sequence[Group]) -> Iterator[str]:
             for name, text in told:
                 if text:
                     found.setdefault(text, {})[name] = None
+                    where.setdefault(text, {})[f"{each.probe} on {each.task}"] = None
+    several = [name for names in found.values() for name in names]
     for text, names in found.items():
-        yield f"{', '.join(names)}: {text}."
+        whose = f" ({', '.join(where[text])})" if any(several.count(name) > 1 for name in names) else ""
+        yield f"{', '.join(names)}{whose}: {text}."
 
 
 def _cells(table: Table) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """What a report says about how models were trained and on what they were measured, before it shows any number."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.report.conditions import SETTINGS, conditions, differing, examples_used, trained, written
@@ -13,9 +13,15 @@ from harness.seeds import Identity, identity, name_seeds, summarise
 from harness.suites import Suite
 
 
-def settings_blocks(records: Sequence[Record], suite: Suite | None = None) -> list[Block]:
-    """What all models have in common, then how the training of each one went."""
-    found = [record for record in records if trained(record) and record.status != "skipped"]
+def settings_blocks(records: Sequence[Record], suite: Suite | None, listed: Iterable[Record]) -> list[Block]:
+    """What all models have in common, then how the training of each one went.
+
+    Args:
+        records: those of the run.
+        suite: that of the run.
+        listed: of which trainings are listed.
+    """
+    found = [record for record in listed if trained(record) and record.status != "skipped"]
     parts = [_training(found)] if found else []
     parts += [_evaluation(records), f"Measured {'; '.join(_machines(records))}."]
     blocks: list[Block] = [Heading("Settings"), Paragraph(" ".join(parts))]

@@ -132,7 +132,7 @@ def _alignment(columns: list[Column]) -> list[str]:
 
 def _tabulate(columns: list[Column], tablefmt: str, escape: Callable[[str], str]) -> str:
     return tabulate(
-        list(zip(*([escape(cell) for cell in column.cells] for column in columns), strict=True)),
+        list(zip(*([escape(_beside(cell)) for cell in column.cells] for column in columns), strict=True)),
         headers=[escape(column.header) for column in columns],
         tablefmt=tablefmt,
         disable_numparse=True,
@@ -159,6 +159,11 @@ def _markdown(text: str) -> str:
 def _markdown_line(text: str) -> str:
     """The same for a line of its own."""
     return AT_THE_BEGINNING.sub(r"\g<0>\\", _markdown(text))
+
+
+def _beside(cell: str) -> str:
+    """What stands below one another in a cell, in one line."""
+    return re.sub(r"(?<![.,:;])\n(?=.)", "; ", cell)
 
 
 def _one_line(text: str) -> str:

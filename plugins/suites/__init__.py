@@ -65,10 +65,10 @@ def harness_suites() -> Iterator[SuiteSpec]:
     yield SuiteSpec(
         "battery-small",
         "harness_plugins.suites:battery-small.toml",
-        "recall, copying and state tracking on five small tasks, three learning rates and three seeds",
+        "recall, copying and state tracking on five small tasks",
     )
     yield SuiteSpec(
         "battery",
         "harness_plugins.suites:battery.toml",
-        "recall, copying, memory and state tracking on seventeen tasks, three learning rates and three seeds",
+        "recall, copying, memory and state tracking on seventeen tasks",
     )

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from harness_plugins.tasks.drawing import ahead
+from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
@@ -67,38 +68,48 @@ class Adding(Task):
             raise ValueError(f"min_length = {min_length} is larger than length = {length}")
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            yield self._draw(batch_size, self.min_length, self.length, generator)
+        def draw() -> tuple[Tensor, ...]:
+            return self._drawn(batch_size, self.min_length, self.length, generator)
+
+        return ahead(draw, self._sequences, batch_size, 2 * (self.length + self.padding))
 
     def conditions(self) -> Sequence[Condition]:
         return [Condition(length, inside=self.min_length <= length <= self.length) for length in self.lengths]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         longest = int(condition.x)
-        return self._draw(examples, longest, longest, generator)
+        return self._sequences(*self._drawn(examples, longest, longest, generator))
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         assert batch.query is not None
         rows = torch.arange(len(batch), device=batch.query.device)
         return {"mse": (outputs - batch.targets)[rows, batch.query, 0].square()}
 
-    def _draw(self, size: int, shortest: int, longest: int, generator: torch.Generator) -> Batch:
-        time = longest + self.padding
+    def _drawn(self, size: int, shortest: int, longest: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Lengths, numbers, and where the marks of the two halves are, as a share of the half."""
         lengths = torch.randint(shortest, longest + 1, (size,), generator=generator)
+        numbers = torch.rand(size, longest + self.padding, generator=generator)
+        return lengths, numbers, torch.rand(size, generator=generator), torch.rand(size, generator=generator)
+
+    def _sequences(
+        self,
+        lengths: Int[Tensor, " batch"],
+        numbers: Float[Tensor, "batch time"],
+        first: Float[Tensor, " batch"],
+        second: Float[Tensor, " batch"],
+    ) -> Batch:
+        time = numbers.shape[1]
         mask = torch.arange(time) < lengths[:, None]
-        numbers = LOW + (HIGH - LOW) * torch.rand(size, time, generator=generator)
+        numbers = (LOW + (HIGH - LOW) * numbers) * mask
         half = lengths // 2
-        first = (torch.rand(size, generator=generator) * half).long()
-        second = half + (torch.rand(size, generator=generator) * (lengths - half)).long()
-        rows, marks = torch.arange(size), torch.zeros(size, time)
-        marks[rows, first] = marks[rows, second] = 1.0
+        marked = torch.stack([(first * half).long(), half + (second * (lengths - half)).long()], 1)
+        marks = torch.zeros_like(numbers).scatter_(1, marked, 1.0)
         query = lengths - 1 if self.answer == "last" else torch.full_like(lengths, time - 1)
-        targets = torch.full((size, time, 1), torch.nan)
-        targets[rows, query, 0] = (numbers * marks).sum(1)
+        answers = numbers.gather(1, marked).sum(1, keepdim=True)
         return Batch(
-            tokens=torch.stack([numbers, marks], -1) * mask[:, :, None],
-            targets=targets,
+            tokens=torch.stack([numbers, marks], -1),
+            targets=torch.full_like(numbers, torch.nan).scatter_(1, query[:, None], answers)[..., None],
             mask=mask,
-            cue=second,
+            cue=marked[:, 1],
             query=query,
         )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
+from harness_plugins.tasks.drawing import ahead
 from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeFloat, PositiveInt
 from torch import Tensor
@@ -68,12 +69,16 @@ class BothSeen(Task):
             )
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
+        def draw() -> tuple[Tensor, ...]:
             steps = torch.randint(self.train_max, (batch_size, 2), generator=generator)
             lacking = torch.randint(4, (batch_size,), generator=generator)  # 0 or 1: which one; 2 and 3: none
-            rows = torch.arange(batch_size)[lacking < 2]
-            steps[rows, lacking[lacking < 2]] = self.train_max  # behind the end
-            yield self._draw(steps, self.train_max, generator)
+            return steps, lacking, *self._noise(batch_size, self.train_max, generator)
+
+        def make(steps: Tensor, lacking: Tensor, *noise: Tensor) -> Batch:
+            behind = lacking[:, None] == torch.arange(2)
+            return self._sequences(steps.masked_fill(behind, self.train_max), self.train_max, *noise)
+
+        return ahead(draw, make, batch_size, 2 * self.train_max)
 
     def conditions(self) -> list[Condition]:
         return [
@@ -88,23 +93,26 @@ class BothSeen(Task):
         steps = torch.tensor([[self.first - 1, second]]).repeat(examples, 1)
         turned = torch.randint(2, (examples, 1), generator=generator).bool()
         turned[:1] = False
-        return self._draw(torch.where(turned, steps.flip(1), steps), length, generator)
+        return self._sequences(
+            torch.where(turned, steps.flip(1), steps), length, *self._noise(examples, length, generator)
+        )
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         right = (outputs.argmax(-1) == batch.targets).float().where(~outputs.isnan().any(-1), torch.nan)
         loss = F.cross_entropy(outputs.mT, batch.targets, reduction="none")
         return {"accuracy": right[:, -1], "every_step": right.mean(1), "loss": loss.mean(1)}
 
-    def _draw(self, steps: Int[Tensor, "batch 2"], length: int, generator: torch.Generator) -> Batch:
-        """Sequences with ones at these steps, counted from 0; none where a step lies behind the end."""
-        ones = torch.arange(length)[None, :, None] == steps[:, None]
-        vectors = ones.float()
-        if self.noise:
-            vectors = vectors + self.noise * torch.randn(vectors.shape, generator=generator)
-        later = steps.amax(1)
+    def _noise(self, examples: int, length: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """One tensor, or none where there is no noise."""
+        return (self.noise * torch.randn(examples, length, 2, generator=generator),) if self.noise else ()
+
+    def _sequences(self, steps: Int[Tensor, "batch 2"], length: int, noise: Tensor | float = 0.0) -> Batch:
+        """With ones at these steps, counted from 0; none where a step lies behind the end."""
+        place, later = torch.arange(length), steps.amax(1)
+        ones = (place[:, None] == steps[:, None]).float()
         return Batch(
-            tokens=vectors,
-            targets=(ones.cumsum(1) > 0).all(2).long(),
+            tokens=ones + noise,
+            targets=(place >= later[:, None]).long(),
             mask=torch.ones(len(steps), length, dtype=torch.bool),
             cue=torch.where(later < length, later, -1),
             query=torch.full_like(later, length - 1),

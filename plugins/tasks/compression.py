@@ -3,16 +3,20 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from harness_plugins.tasks.drawing import Drawn, Use, asking, numbered
+from harness_plugins.tasks.drawing import Drawn, Use, asking, batches_of, numbered
 from jaxtyping import Float
 from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from harness import Batch, Condition, Interface, token_metrics
+
+AT_ONCE = 2**20
+"""Numbers in the targets that training makes at once, about: 4 MB."""
 
 
 class Compression(Drawn):
@@ -46,6 +50,7 @@ class Compression(Drawn):
     ) -> None:
         self.vocabulary = vocabulary
         self.places = max(train_max, *lengths)
+        self.one_hot = torch.eye(vocabulary)
         self.names = [*numbered("x", vocabulary), "?"]
         self.interface = Interface(vocabulary + 1, self.places * vocabulary, output="numbers")
         self.metrics = token_metrics(vocabulary)
@@ -60,17 +65,19 @@ class Compression(Drawn):
         return asking(tokens, tokens)
 
     def stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        return map(self.wide, super().stream(use, batch_size, generator))
+        narrow = super().stream(use, batch_size, generator)
+        some = batches_of(AT_ONCE, batch_size, (self.train_max + 1) * self.interface.output_size)
+        while True:
+            yield from [self.wide(batch) for batch in islice(narrow, some)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         return self.wide(super().evaluate(condition, examples, generator))
 
     def wide(self, batch: Batch) -> Batch:
         """With targets as wide as the output, which only what is used needs."""
-        targets = torch.full((*batch.tokens.shape, self.interface.output_size), math.nan)
-        known = F.one_hot(batch.tokens[:, :-1], self.vocabulary).flatten(1)
-        targets[:, -1, : known.shape[1]] = known
-        return replace(batch, targets=targets)
+        known = self.one_hot.index_select(0, batch.tokens[:, :-1].flatten()).view(len(batch), 1, -1)
+        before, beside = batch.tokens.shape[1] - 1, self.interface.output_size - known.shape[2]
+        return replace(batch, targets=F.pad(known, (0, beside, before, 0), value=math.nan))
 
     def loss(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> Float[Tensor, ""]:
         """The mean cross-entropy of a letter, in nats."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from harness_plugins.tasks.drawing import Use, check_range
+from harness_plugins.tasks.drawing import Use, ahead, between, check_range
 from jaxtyping import Int
 from pydantic import Field, PositiveInt
 from torch import Tensor
@@ -86,7 +86,7 @@ class Copy(Task):
         return [Condition(n, inside=self.train_min <= n <= self.train_max) for n in self.lengths]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        return self._sequences(self._strings(examples, int(condition.x), generator, "test"))
+        return self._sequences(*self._drawn(examples, int(condition.x), generator, "test"))
 
     def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
         """`c a f | c a`."""
@@ -94,20 +94,23 @@ class Copy(Task):
         return [names[token] if 0 <= token < len(names) else str(token) for token in tokens.tolist()]
 
     def _stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            length = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
-            yield self._sequences(self._strings(batch_size, length, generator, use))
+        def draw() -> tuple[Tensor, ...]:
+            return self._drawn(batch_size, between(self.train_min, self.train_max, generator), generator, use)
 
-    def _strings(self, count: int, length: int, generator: torch.Generator, use: Use) -> Int[Tensor, "batch length"]:
-        """Drawn uniformly from those of a use: the last letter gives the sum that is drawn."""
-        found = torch.randint(self.letters, (count, length), generator=generator)
-        if length > 1:
-            sums = torch.randint(*self.sums[use], (count,), generator=generator)
-            found[:, -1] = (sums - found[:, :-1].sum(1)) % self.letters
-        return found
+        return ahead(draw, self._sequences, batch_size, 2 * self.train_max)
 
-    def _sequences(self, letters: Int[Tensor, "batch length"]) -> Batch:
+    def _drawn(self, count: int, length: int, generator: torch.Generator, use: Use) -> tuple[Tensor, ...]:
+        """Letters, and of two and more what they sum to: strings are drawn uniformly from those of a use."""
+        letters = torch.randint(self.letters, (count, length), generator=generator)
+        if length == 1:
+            return (letters,)
+        return letters, torch.randint(*self.sums[use], (count,), generator=generator)
+
+    def _sequences(self, letters: Int[Tensor, "batch length"], sums: Int[Tensor, " batch"] | None = None) -> Batch:
+        """Of these letters, the last of which gives way to the one that gives the sum."""
         n = letters.shape[1]
+        if sums is not None:
+            letters[:, -1] = (sums - letters[:, :-1].sum(1)) % self.letters
         answers, source = letters, torch.arange(n).expand_as(letters)
         if self.backwards:
             answers, source = answers.flip(1), source.flip(1)

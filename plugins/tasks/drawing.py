@@ -1,9 +1,9 @@
 """What tasks share that draw their examples: lengths, names, and portions for training, validation and test."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -24,8 +24,8 @@ million in training and a thousand in test have one in common with a chance of 4
 TRIED = 100
 """Conditions of training that are drawn to see whether there are enough sequences under any."""
 
-AT_ONCE = 2**14
-"""Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
+AHEAD = 2**16
+"""Tokens of the batches that are got ready before they are asked for, about: 2 MB of tokens, targets and sources."""
 
 
 class Drawn(Task):
@@ -42,6 +42,8 @@ class Drawn(Task):
 
     names: Sequence[str] = ()
     """What tokens are called."""
+    at_once: ClassVar[int] = 2**14
+    """Tokens that training draws at once, about: 8 batches of 64 sequences of 32."""
 
     def __init__(self, train_min: int, train_max: int, lengths: Sequence[int]) -> None:
         self.train_min = train_min
@@ -89,15 +91,21 @@ class Drawn(Task):
 
     def stream(self, use: Use, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
         """Batches, each of one condition. Some of the same condition are drawn together, which costs hardly more than
-        one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths."""
-        together = max(1, AT_ONCE // (max(batch_size, 64) * self.train_max))
+        one alone, and wait until it comes up again: not of long sequences, of which there may be many lengths. Some are
+        got ready one after the other, since what was just done is done again in a third of the time."""
+        together = batches_of(self.at_once, batch_size, self.train_max)
+        ready = batches_of(AHEAD, batch_size, self.train_max)
         waiting: dict[Condition, list[Batch]] = {}
-        while True:
+
+        def following() -> Batch:
             condition = self.training(generator)
-            if not waiting.get(condition):
-                drawn = self.own(use, condition, together * batch_size, generator)
-                waiting[condition] = list(drawn.split(batch_size))
-            yield waiting[condition].pop()
+            batches = waiting.setdefault(condition, [])
+            if not batches:
+                batches += self.own(use, condition, together * batch_size, generator).split(batch_size)
+            return batches.pop()
+
+        while True:
+            yield from [following() for _ in range(ready)]
 
     def own(self, use: Use, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         """Examples that no other use has, as far as they can be told apart."""
@@ -116,6 +124,39 @@ class Drawn(Task):
     def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
         """By `names`."""
         return [self.names[token] if token < len(self.names) else str(token) for token in tokens.tolist()]
+
+
+def ahead(
+    draw: Callable[[], tuple[Tensor, ...]], make: Callable[..., Batch], batch_size: int, width: int
+) -> Iterator[Batch]:
+    """Batches without end, some at a time: their numbers are drawn, one batch after the other, and those whose numbers
+    have the same shapes are made together, which costs hardly more than one alone.
+
+    Args:
+        draw: the numbers of the next batch; every tensor's first axis is the example.
+        make: the examples that have these numbers, each of its own alone.
+        batch_size: examples of a batch.
+        width: numbers in the longest example.
+    """
+    count = batches_of(AHEAD, batch_size, width)
+    while True:
+        drawn = [draw() for _ in range(count)]
+        shapes = [tuple(each.shape for each in numbers) for numbers in drawn]
+        alike: dict[tuple[torch.Size, ...], list[tuple[Tensor, ...]]] = {}
+        for shape, numbers in zip(shapes, drawn, strict=True):
+            alike.setdefault(shape, []).append(numbers)
+        made = {
+            shape: make(*map(torch.cat, zip(*several, strict=True))).split(batch_size)
+            for shape, several in alike.items()
+        }
+        for shape in shapes:
+            yield next(made[shape])
+
+
+def batches_of(numbers: int, batch_size: int, width: int) -> int:
+    """How many batches have so many numbers if all their examples are `width` long; one at least, and of small ones no
+    more than of batches of 64."""
+    return max(1, numbers // (max(batch_size, 64) * width))
 
 
 def check_range(train_min: int, train_max: int) -> None:
@@ -151,13 +192,13 @@ def between(low: int, high: int, generator: torch.Generator) -> int:
 def distinct(examples: int, kinds: int, count: int, generator: torch.Generator) -> Int[Tensor, "batch count"]:
     """In each row `count` different ones of `kinds`, in any order: the beginning of a shuffle (Fisher and Yates,
     1938)."""
-    found = torch.arange(kinds).repeat(examples, 1)
+    left = torch.arange(kinds)[:, None].repeat(1, examples)
+    taken = []
     for place in range(count):
-        other = torch.randint(place, kinds, (examples, 1), generator=generator)
-        here = found[:, place, None].clone()
-        found[:, place, None] = found.gather(1, other)
-        found.scatter_(1, other, here)
-    return found[:, :count]
+        other = torch.randint(place, kinds, (1, examples), generator=generator)
+        taken.append(left.gather(0, other))
+        left.scatter_(0, other, left[place : place + 1].clone())
+    return torch.cat(taken).mT
 
 
 def ways(kinds: int, count: int) -> float:

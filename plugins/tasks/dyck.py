@@ -32,6 +32,7 @@ class Dyck(Drawn):
     """
 
     recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+    at_once = 2**15
 
     def __init__(
         self,
@@ -55,18 +56,21 @@ class Dyck(Drawn):
         )
 
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        steps = 2 * torch.randint(2, (examples, int(condition.x)), generator=generator) - 1
+        length = int(condition.x)
+        steps = 2 * torch.randint(2, (examples, length), generator=generator) - 1
         # a walk that turns at 0 and at m is a free one, folded
-        folded = steps.cumsum(1).remainder(2 * self.depth)
-        level = torch.minimum(folded, 2 * self.depth - folded)
+        folded = torch.arange(-length, length + 1).remainder(2 * self.depth)
+        level = torch.minimum(folded, 2 * self.depth - folded).take(steps.cumsum(1) + length)
         opens = level > F.pad(level, (1, -1))
         kinds = torch.randint(self.kinds, level.shape, generator=generator)
-        # on each level the place where it was opened last: of the bracket that is open there
-        source, place = torch.full_like(level, -1), torch.arange(level.shape[1])
-        for each in range(1, self.depth + 1):
-            here = level == each
-            opened = torch.where(opens & here, place, 0).cummax(1).values
-            source = torch.where(here, opened, source)
+        # what is open was opened just after the last place one level lower, or at the start; nothing is at level 0
+        after = torch.zeros(self.depth + 2, examples, dtype=torch.long)
+        after[0] = -1
+        below, here, opened = after[:-1], after[1:], []
+        for place, levels in enumerate(level.mT.contiguous().split(1)):
+            opened.append(below.gather(0, levels))
+            here.scatter_(0, levels, place + 1)
+        source = torch.cat(opened).mT.contiguous()
         closing = self.kinds + kinds.gather(1, source.clamp(0))
         tokens = torch.where(opens, kinds, closing.roll(1, 1))  # what closes is what was asked for before
         return asking(tokens, torch.where(level > 0, closing, IGNORE), source)

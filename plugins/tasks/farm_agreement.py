@@ -33,6 +33,9 @@ PAD, BOS, THE = (WORDS.index(word) for word in ("<pad>", "<s>", "the"))
 SUBJECT, VERB = ROLES.index("subject"), ROLES.index("verb")
 GROUPS = ("opposite", "same", "random")
 
+AT_ONCE = 16
+"""Batches whose sentences training looks up at once."""
+
 NOUN_IDS: Int[Tensor, "number lemma"] = torch.tensor([ids(f"{number} noun") for number in NUMBERS])
 VERB_IDS: Int[Tensor, "number lemma"] = torch.tensor(
     [ids(f"{number} intransitive") + ids(f"{number} transitive") for number in NUMBERS]
@@ -123,8 +126,8 @@ class FarmAgreement(Task):
         batch of an epoch is smaller if `batch_size` does not divide `sentences`."""
         corpus = self._corpus(self.sentences, generator)
         while True:
-            for rows in torch.randperm(self.sentences, generator=generator).split(batch_size):
-                yield _trimmed(corpus[rows])
+            for rows in torch.randperm(self.sentences, generator=generator).split(AT_ONCE * batch_size):
+                yield from [*map(_trimmed, corpus[rows].split(batch_size))]
 
     def conditions(self) -> Sequence[Condition]:
         """Every k for each group; `described`; then `corpus` and `unseen`, at the mean k of the training sentences

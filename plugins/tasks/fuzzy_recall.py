@@ -45,6 +45,7 @@ class FuzzyRecall(Drawn):
     interface = Interface(2 * LETTERS + 1, 2 * LETTERS + 1)
     metrics = token_metrics(LETTERS)
     recommended_training: ClassVar[Mapping[str, Any]] = {"steps": 1000, "batch_size": 64}
+    at_once = 2**16
 
     def __init__(
         self,
@@ -56,9 +57,11 @@ class FuzzyRecall(Drawn):
     ) -> None:
         self.keys = keys
         self.sizes = torch.tensor([len(word) for word in WORDS])
-        self.chances = (1 / self.sizes.bincount())[self.sizes]  # each size equally often
-        self.pairs: Int[Tensor, "key value place"]
-        self.pairs = torch.tensor([[_pair(key, value) for value in WORDS] for key in WORDS])
+        counts = self.sizes.bincount()
+        # each word so many times that each size is drawn equally often
+        self.tickets = torch.arange(len(WORDS)).repeat_interleave(counts.max() // counts[self.sizes])
+        self.pairs: Int[Tensor, "pair place"]
+        self.pairs = torch.tensor([_pair(key, value) for key in WORDS for value in WORDS])
         super().__init__(train_min, train_max, lengths)
 
     @staticmethod
@@ -81,29 +84,44 @@ class FuzzyRecall(Drawn):
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         length = int(condition.x)
         which = torch.randint(self.keys, (examples, (length + 1) // 2), generator=generator)
-        # the largest of u^(1 / weight) are drawn without replacement, in proportion to the weights (Efraimidis, 2006)
-        drawn = torch.rand(examples, len(WORDS), generator=generator).log() / self.chances
-        keys = drawn.topk(self.keys, dim=1).indices
-        values = self.chances.multinomial(examples * self.keys, True, generator=generator).view(examples, -1)
+        keys = self._different(examples, generator)
+        values = self._words(examples, self.keys, generator)
 
         # for each position the pair that stands there, and its cell in the table of the pairs of the sequence
-        sizes = self.sizes[keys] + self.sizes[values]
-        ends = sizes.gather(1, which).cumsum(1)
-        starts = ends - sizes.gather(1, which)
-        position = torch.arange(length).repeat(examples, 1)
-        pair = torch.searchsorted(ends, position, right=True)
+        sizes = self.sizes.take(keys) + self.sizes.take(values)
+        sizes = sizes.gather(1, which)
+        ends = sizes.cumsum(1)
+        starts = ends - sizes
+        position = torch.arange(length)
+        pair = torch.zeros(examples, length + 1, dtype=torch.long)
+        pair = pair.scatter_(1, ends.clamp(max=length), 1)[:, :length].cumsum(1)  # as many as have ended
         cell = position + (2 * LONGEST * which - starts).gather(1, pair)
-        letters = self.pairs[keys, values].flatten(1).gather(1, cell)
+        letters = F.embedding(len(WORDS) * keys + values, self.pairs).flatten(1).gather(1, cell)
         fits = position < (ends * (ends <= length)).amax(1, keepdim=True)
         tokens = torch.where(fits, letters, len(self.names) - 1)
 
-        # asked for, at the position before, is each letter of a value that was told
+        # asked for, at the position before, is each letter of a value that was told, so many positions ago; `length`
+        # stands for a pair that was there more than once
         first, again, second = occurrences(which, self.keys)
-        asked = fits & (tokens >= LETTERS) & again.gather(1, pair)
+        since = starts - starts.gather(1, first)
+        since = since.masked_fill(again & ~second, length).gather(1, pair)
+        asked = fits & (tokens >= LETTERS) & (since > 0)
         targets = torch.where(asked, tokens, IGNORE)
-        told = position + (starts.gather(1, first) - starts).gather(1, pair)
-        source = torch.where(asked & second.gather(1, pair), told, -1)
+        source = torch.where(asked, position - since, -1).clamp(min=-1)
         return Batch(tokens, F.pad(targets, (-1, 1), value=IGNORE), fits, source=F.pad(source, (-1, 1), value=-1))
+
+    def _words(self, examples: int, count: int, generator: torch.Generator) -> Int[Tensor, "batch count"]:
+        return self.tickets.take(torch.randint(len(self.tickets), (examples, count), generator=generator))
+
+    def _different(self, examples: int, generator: torch.Generator) -> Int[Tensor, "batch key"]:
+        """As many different words as there are keys: of those drawn one after the other each that is new."""
+        words = self._words(examples, 3 * self.keys, generator)
+        while True:
+            _, again, _ = occurrences(words, len(WORDS))
+            rank = (~again).cumsum(1)
+            if bool((rank[:, -1] >= self.keys).all()):
+                return words[~again & (rank <= self.keys)].view(examples, self.keys)
+            words = torch.cat([words, self._words(examples, words.shape[1], generator)], 1)
 
 
 def _pair(key: Sequence[int], value: Sequence[int]) -> list[int]:

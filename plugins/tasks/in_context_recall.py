@@ -66,28 +66,26 @@ class InContextRecall(Drawn):
         pairs = int(condition.x) // 2
         keys = torch.randint(self.half, (examples, pairs), generator=generator)
         if self.noise:
-            there = torch.rand(examples, pairs, generator=generator) >= self.noise
-            there[:, 0] = there[:, -1] = True
-            keys = torch.where(there, keys, -1)
-        keys[:, -1] = one_of_those_before(keys, generator)
-        values = self.half + torch.randint(self.half, (examples, self.half), generator=generator)
-        shown = torch.stack([keys, values.gather(1, keys.clamp(0))], 2)
+            noisy = torch.rand(examples, pairs, generator=generator) < self.noise
+            noisy[:, 0] = noisy[:, -1] = False
+            keys = torch.where(noisy, self.half, keys)
+        # the last key is one of those before, drawn at random
+        chances = torch.rand(examples, pairs, generator=generator)
         if self.noise:
-            others = torch.randint(2 * self.half, len(self.names), shown.shape, generator=generator)
-            shown = torch.where((keys >= 0)[..., None], shown, others)
-        tokens = shown.flatten(1)
-        first, again, second = occurrences(torch.where(keys < 0, self.half, keys), self.half + 1)
-        asked = again & (keys >= 0)
+            chances = chances - 2.0 * noisy
+        keys[:, -1:] = keys.gather(1, chances[:, :-1].argmax(1, keepdim=True))
+        values = self.half + torch.randint(self.half, (examples, self.half), generator=generator)
+        values = values.gather(1, keys.clamp(max=self.half - 1))
+        first, again, second = occurrences(keys, self.half + 1)
+        if self.noise:
+            others = torch.randint(2 * self.half, len(self.names), (examples, pairs, 2), generator=generator)
+            keys, values = (torch.where(noisy, *each) for each in zip(others.unbind(2), (keys, values), strict=True))
+            again &= ~noisy
+        tokens = torch.stack([keys, values], 2).flatten(1)
         targets, source = unasked(tokens)
-        targets[:, ::2] = torch.where(asked, shown[..., 1], IGNORE)
-        source[:, ::2] = torch.where(asked & second, 2 * first + 1, -1)
+        targets[:, ::2] = torch.where(again, values, IGNORE)
+        source[:, ::2] = torch.where(again & second, 2 * first + 1, -1)
         return asking(tokens, targets, source)
-
-
-def one_of_those_before(keys: Int[Tensor, "batch pairs"], generator: torch.Generator) -> Int[Tensor, " batch"]:
-    """For each row one of its keys but the last, drawn at random; -1 is none."""
-    chances = torch.rand(keys.shape, generator=generator).masked_fill(keys < 0, -1)
-    return keys.gather(1, chances[:, :-1].argmax(1, keepdim=True)).squeeze(1)
 
 
 def occurrences(

@@ -36,7 +36,8 @@ class Noise(Task):
         return [Condition(self.length, inside=True)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        x = self.deviation * torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
+        shape = (examples, int(condition.x), self.interface.input_size)
+        x = torch.normal(0.0, self.deviation, shape, generator=generator)
         return Batch(x, x, torch.ones(x.shape[:2], dtype=torch.bool))
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:

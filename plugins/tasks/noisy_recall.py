@@ -25,6 +25,8 @@ class NoisyRecall(InContextRecall):
         lengths: lengths to evaluate.
     """
 
+    at_once = 2**15
+
     def __init__(
         self,
         *,

@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from harness_plugins.tasks.drawing import check_range
+from harness_plugins.tasks.drawing import ahead, between, check_range
 from jaxtyping import Float, Int
 from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
-from harness import Batch, Condition, Interface, Metric, Task
+from harness import IGNORE, Batch, Condition, Interface, Metric, Task
 
 KEYS = 8
 DISTRACTORS = 8
@@ -64,16 +64,17 @@ class Recall(Task):
         check_range(train_min, train_max)
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
+        def draw() -> tuple[Tensor, ...]:
             keys = torch.randint(KEYS, (batch_size,), generator=generator)
-            distance = int(torch.randint(self.train_min, self.train_max + 1, (), generator=generator))
-            yield sequences(keys, distance, generator)
+            return keys, drawn_distractors(batch_size, between(self.train_min, self.train_max, generator), generator)
+
+        return ahead(draw, sequences, batch_size, self.train_max + 2)
 
     def conditions(self) -> list[Condition]:
         return [Condition(d, inside=self.train_min <= d <= self.train_max) for d in self.distances]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        return sequences(torch.arange(examples) % KEYS, int(condition.x), generator)
+        return sequences(torch.arange(examples) % KEYS, drawn_distractors(examples, int(condition.x), generator))
 
     def token_names(self, tokens: Int[Tensor, " time"]) -> list[str]:
         """`K3 d1 d8 ?`."""
@@ -99,17 +100,18 @@ class Recall(Task):
         }
 
 
-def sequences(keys: Int[Tensor, " batch"], distance: int, generator: torch.Generator) -> Batch:
-    """Recall sequences with the given keys; `distance + 2` tokens each."""
-    shape = (len(keys), distance)
-    distractors = torch.randint(KEYS, KEYS + DISTRACTORS, shape, generator=generator)
-    question = torch.full((len(keys), 1), QUESTION)
-    tokens = torch.cat([keys[:, None], distractors, question], dim=1)
-    targets = torch.full_like(tokens, -100)
-    targets[:, -1] = keys
+def drawn_distractors(examples: int, distance: int, generator: torch.Generator) -> Int[Tensor, "batch distance"]:
+    """Drawn uniformly."""
+    return torch.randint(KEYS, KEYS + DISTRACTORS, (examples, distance), generator=generator)
+
+
+def sequences(keys: Int[Tensor, " batch"], distractors: Int[Tensor, "batch distance"]) -> Batch:
+    """Recall sequences with these keys, and these distractors between key and question."""
+    distance = distractors.shape[1]
+    tokens = F.pad(torch.cat([keys[:, None], distractors], 1), (0, 1), value=QUESTION)
     return Batch(
         tokens=tokens,
-        targets=targets,
+        targets=F.pad(keys[:, None], (distance + 1, 0), value=IGNORE),
         mask=torch.ones_like(tokens, dtype=torch.bool),
         cue=torch.zeros_like(keys),
         query=torch.full_like(keys, distance + 1),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
+from harness_plugins.tasks.drawing import ahead
 from jaxtyping import Float
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
@@ -55,14 +56,19 @@ class Teacher(Task):
         self.readout: Float[Tensor, " unit"] = readout * math.sqrt(variance / SATURATED) / readout.norm()
 
     def train(self, batch_size: int, generator: torch.Generator) -> Iterator[Batch]:
-        while True:
-            yield self.evaluate(self.conditions()[0], batch_size, generator)
+        width = self.length * self.interface.input_size
+        return ahead(lambda: (self._vectors(batch_size, self.length, generator),), self._imitated, batch_size, width)
 
     def conditions(self) -> list[Condition]:
         return [Condition(self.length, inside=True)]
 
     def evaluate(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
-        x = torch.randn(examples, int(condition.x), self.interface.input_size, generator=generator)
+        return self._imitated(self._vectors(examples, int(condition.x), generator))
+
+    def _vectors(self, examples: int, length: int, generator: torch.Generator) -> Float[Tensor, "batch time width"]:
+        return torch.randn(examples, length, self.interface.input_size, generator=generator)
+
+    def _imitated(self, x: Float[Tensor, "batch time width"]) -> Batch:
         y = (x @ self.hidden.mT).tanh() @ self.readout
         return Batch(x, y[:, :, None], torch.ones(x.shape[:2], dtype=torch.bool))
 

@@ -56,7 +56,7 @@ class Products(Drawn):
     def draw(self, condition: Condition, examples: int, generator: torch.Generator) -> Batch:
         products = torch.randint(self.order, (examples, int(condition.x)), generator=generator)
         before = F.pad(products, (1, -1))  # 0, the neutral element, before the first
-        return asking(self.between[before, products], products)
+        return asking(self.between.take(self.order * before + products), products)
 
     def score(self, outputs: Float[Tensor, "batch time out"], batch: Batch) -> dict[str, Tensor]:
         whole = super().score(outputs, batch)
