@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from harness.comparing import compare
     from harness.contracts import Condition, Metric, Skip, Task, token_metrics
     from harness.errors import RequestError
+    from harness.measurements import Curve, Matrix, Pattern, Scalar
     from harness.results import load
-    from harness.schema import Curve, Matrix, Pattern, Scalar
     from harness.subject import Subject
 
     __version__: str
@@ -30,7 +30,7 @@ _LAZY = {
     "load": "harness.results",
     **dict.fromkeys(("IGNORE", "Batch", "Interface"), "harness.batches"),
     **dict.fromkeys(("Condition", "Metric", "Skip", "Task", "token_metrics"), "harness.contracts"),
-    **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.schema"),
+    **dict.fromkeys(("Curve", "Matrix", "Pattern", "Scalar"), "harness.measurements"),
     "Subject": "harness.subject",
     "RequestError": "harness.errors",
 }

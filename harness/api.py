@@ -179,7 +179,7 @@ def prepare(
         raise RequestError("each machine would leave out something else; give --budget or --shard, and not both")
     limits = limits_of(suite, timeout, retries, memory)
     part = None if shard is None else Shard.read(shard)
-    place = choose(default_registry(), executor, suite, jobs, limits, default_jobs() if device == "cpu" else 1)
+    place = choose(default_registry(), executor, suite, jobs, limits, default_jobs(device))
     check_device(device, place)
     plan = plan_for(place, suite, device=device, training=training, stages=stages, timeout=limits.timeout)
     plan = part.of(plan) if part else plan

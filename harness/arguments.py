@@ -24,7 +24,7 @@ RESERVED = {"alias", *(name for name in dir(BaseModel) if name.startswith("model
 """Names that arguments cannot have: requests need the first for themselves, and pydantic the others."""
 
 MOST_PROBLEMS = 5
-"""So many wrong arguments of one request are explained."""
+"""At most this many wrong arguments of one request are explained."""
 
 
 def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:

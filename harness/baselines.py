@@ -13,7 +13,7 @@ def with_baselines(suite: Suite, registry: Registry) -> Suite:
     """
     if not suite.baselines:
         return suite
-    entries = [entry for entry in registry.all("model") if getattr(entry.spec, "baseline", False)]
+    entries = [entry for entry in registry.all("model") if entry.baseline]
     names = [entry.spec.name for entry in entries]
     known = {entry.qualified if names.count(entry.spec.name) > 1 else entry.spec.name for entry in entries}
     beside: list[Experiment] = []

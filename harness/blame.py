@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from harness.contracts import Skip
-from harness.errors import HarnessError, PluginError, ReturnedError, StoreError, said
-from harness.registry import describe, place_among, place_of_error
+from harness.errors import (
+    HarnessError,
+    PluginError,
+    ReturnedError,
+    StoreError,
+    describe,
+    place_among,
+    place_of_error,
+    said,
+)
 from harness.schema import Failure, PluginUse
 from harness.traces import moment, one_process
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from harness.batches import Interface
 from harness.blame import blame
+from harness.capabilities import Capabilities
 from harness.contracts import Skip, Task
 from harness.isolation import seed_everything
 from harness.plugin import Plugin, planned
@@ -62,7 +63,7 @@ def build_model(plugin: Plugin, interface: Interface, *, seed: int, device: str 
     model = plugin.construct(vocab_size=interface.input_size, interface=interface)
     if not isinstance(model, nn.Module):
         raise WrongKindError(f"it gave a {type(model).__name__}, which is no torch.nn.Module")
-    if getattr(model, "sees", "past") == "source" and interface.separator is None:
+    if Capabilities(model).sees == "source" and interface.separator is None:
         raise no_source
     return model.to(torch.device(device))
 

@@ -1,4 +1,4 @@
-"""What a plugin's code may say of itself beside doing its work; each default is stated here, and nowhere else."""
+"""What a plugin may say of itself besides doing its work; each default is stated here, and nowhere else."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ class Capabilities:
     """The optional attributes and methods of a model, task or probe, as `harness.contracts` documents them.
 
     Args:
-        code: the class or function; None for one that could not be loaded, of which only the defaults are known.
+        code: the class or function, or a model that was built; None for code that could not be loaded, of which only
+            the defaults are known.
     """
 
     code: object
 
     def _say(self, name: str, default: Any) -> Any:
         said = getattr(self.code, name, None)
-        return default if said is None else said  # a subclass takes back what its base says by None
+        return default if said is None else said  # with None a subclass takes back what its base says
 
     @property
     def accepts(self) -> tuple[str, ...]:
@@ -27,8 +28,14 @@ class Capabilities:
 
     @property
     def sees(self) -> str:
-        """What a model's outputs may depend on; an instance may say otherwise."""
+        """What a model's outputs may depend on; a built model may say something else than its class."""
         return str(self._say("sees", "past"))
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that a built model takes in one sequence; None for no limit that it states."""
+        most = self._say("max_length", None)
+        return most if isinstance(most, int) else None
 
     @property
     def stages(self) -> tuple[str, ...]:

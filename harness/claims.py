@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from harness.grids import cells
-from harness.matching import asked_for, means, trained_so, varied_so
+from harness.matching import means, trained_so, varied_so, without_baselines
 from harness.schema import AMOUNT, Cell, Record, Training
 from harness.seeds import (
     FEW_SEEDS,
@@ -20,14 +20,14 @@ from harness.seeds import (
     percent,
     quantile,
     seeds_alike,
-    validated,
+    validation_loss,
 )
 from harness.selection import MissingError, Reading, UnreadableError, difference, read, select_number
 from harness.statistics import MARGIN
 from harness.suites import Claim, Selection, format_arguments
 from harness.vocabulary import SEEDS_ALIKE
 
-Ruling = Literal["holds", "does not hold", "undecided", "invalid claim", "not judged"]
+Verdict = Literal["holds", "does not hold", "undecided", "invalid claim", "not judged"]
 """`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help. `not
 judged`: an error came up when its records were looked at."""
 Pairs = dict[int, tuple[float, float]]
@@ -39,11 +39,11 @@ _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operato
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """What the records say about a claim."""
 
     claim: Claim
-    verdict: Ruling
+    verdict: Verdict
     numbers: Pairs
     explanation: str
     """Why the verdict is what it is, in one line."""
@@ -53,7 +53,7 @@ class Verdict:
 
 def judge(
     claim: Claim, records: Iterable[Record], seeds: Iterable[int] = (), grid: Mapping[str, list[Any]] | None = None
-) -> Verdict:
+) -> Judgement:
     """Decide a claim.
 
     A seed supports or contradicts the claim, or decides nothing (NaN, or closer to the reference than the
@@ -82,8 +82,8 @@ def judge(
     reference = None if other is None else _Side.of(other, records)
     sides = [side for side in (own, reference) if side is not None]
     for side in sides:
-        if trouble := _open(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
-            return Verdict(claim, "undecided", {}, trouble)
+        if trouble := _untried(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
+            return Judgement(claim, "undecided", {}, trouble)
 
     numbers: Pairs = {}
     errors: dict[int, float] = {}
@@ -100,7 +100,7 @@ def judge(
             errors[seed] = math.hypot(value.error, claim.factor * against.error)
     alike = any(seeds_alike(side.records) for side in sides)
     verdict, explanation = _decide(claim, numbers, gaps, errors, once=with_seeds is None, alike=alike)
-    return Verdict(claim, verdict, numbers, explanation, errors if with_seeds is None else {})
+    return Judgement(claim, verdict, numbers, explanation, errors if with_seeds is None else {})
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def _speaks_of(selection: Selection, cell: Cell) -> bool:
 
 def _decide(
     claim: Claim, numbers: Pairs, gaps: dict[int, MissingError], errors: dict[int, float], *, once: bool, alike: bool
-) -> tuple[Ruling, str]:
+) -> tuple[Verdict, str]:
     """The verdict and why."""
     wrong = {seed: gap for seed, gap in gaps.items() if isinstance(gap, UnreadableError)}
     if wrong and not numbers:
@@ -213,7 +213,7 @@ def _decide(
     return "undecided", _unclear(claim, {s: numbers[s] for s in open_}, errors, f"{name_seeds(open_)}:")
 
 
-def _decide_share(share: float, yes: list[int], no: list[int], n: int) -> tuple[Ruling, str] | None:
+def _decide_share(share: float, yes: list[int], no: list[int], n: int) -> tuple[Verdict, str] | None:
     """The verdict on a share of `n` seeds, as soon as those that have none yet cannot change it."""
     needed = _whole(share * n)
     text = f"supported by {len(yes)} of {n} seeds, where {needed} are needed"
@@ -222,7 +222,7 @@ def _decide_share(share: float, yes: list[int], no: list[int], n: int) -> tuple[
     return ("does not hold", f"{text}; contradicted by {name_seeds(no)}") if n - len(no) < needed else None
 
 
-def _decide_quantile(claim: Claim, share: float, numbers: Pairs, errors: Mapping[int, float]) -> tuple[Ruling, str]:
+def _decide_quantile(claim: Claim, share: float, numbers: Pairs, errors: Mapping[int, float]) -> tuple[Verdict, str]:
     """The verdict on a quantile of the differences."""
     called = "the median" if claim.quantile is None else f"the {percent(share)} quantile"
     values, moves = zip(*(_gap(claim, *pair, errors[seed]) for seed, pair in numbers.items()), strict=True)
@@ -239,7 +239,7 @@ def _whole(number: float) -> int:
     return math.ceil(round(number, 6))
 
 
-def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Ruling, str]:
+def _decide_once(claim: Claim, value: float, reference: float, error: float) -> tuple[Verdict, str]:
     """The verdict on the one number that there is."""
     answer = _supports(claim, *_gap(claim, value, reference, error))
     if answer is not None:
@@ -310,7 +310,7 @@ def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
         if means(selection, record.model, record.task, record.probe, record.stage)
         and trained_so(selection, record.training)
     ]
-    return asked_for(found, lambda record: record.model) if selection.model is None else found
+    return without_baselines(found, lambda record: record.model) if selection.model is None else found
 
 
 def _chosen(records: list[Record]) -> list[Record]:
@@ -319,11 +319,11 @@ def _chosen(records: list[Record]) -> list[Record]:
     for record in records:
         way = (record.training, identity(record.model), identity(record.task), record.examples, record.device)
         ways.setdefault(way, []).append(record)
-    known = [found for found in ways.values() if math.isfinite(validated(found))]
-    return min(known, key=validated, default=records)
+    known = [found for found in ways.values() if math.isfinite(validation_loss(found))]
+    return min(known, key=validation_loss, default=records)
 
 
-def _open(
+def _untried(
     selection: Selection, records: Iterable[Record], seeds: Collection[int], grid: Mapping[str, list[Any]]
 ) -> str:
     """Which cells of a grid might be better than the best one that is known, since there is no result; "" for none."""
@@ -348,7 +348,7 @@ def _open(
 
 
 def _ambiguous(records: list[Record]) -> str:
-    """Why the records are not the seeds of one experiment, or ``."""
+    """Why the records are not the seeds of one experiment, or ""."""
     for what, uses in (
         ("models", [r.model for r in records]),
         ("tasks", [r.task for r in records]),

@@ -17,9 +17,9 @@ from harness.suites import Suite
 MEANING = {
     "records": "what was measured, the suite, and what shards and merges have noted",
     "learning-curves": "how training went",
-    "needed": "trained models, and halves of trainings, that a cell is left to be measured with",
-    "checkpoints": "trained models of which all is measured; another probe would train them again",
-    "partial": "halves of trainings that are finished",
+    "needed": "trained models, and trainings kept on the way, with which cells are still to be measured",
+    "checkpoints": "trained models that no cell needs any more; another probe would train them again",
+    "partial": "trainings kept on the way, which are finished by now",
     "temporary": "what runs that were killed were writing; also what runs on other machines are writing now",
     "set-aside": "files that were damaged, under another name",
     "other": "files that no run has written",
@@ -62,7 +62,7 @@ def remove(run: Path, kinds: Collection[str]) -> dict[str, Held]:
         RequestError: there is no run, a kind is none of these, or a file cannot be deleted.
     """
     if wrong := [kind for kind in kinds if kind not in REMOVABLE]:
-        raise RequestError(f"there is no removing {wrong[0]!r}; choose from {', '.join(REMOVABLE)}")
+        raise RequestError(f"{wrong[0]!r} cannot be removed; choose from {', '.join(REMOVABLE)}")
     removed = {}
     for kind, held in contents(run).items():
         if kind in kinds:
@@ -80,7 +80,7 @@ def _removed(path: Path, kind: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise RequestError(f"cannot delete {str(path)!r}: {error.strerror}") from error
+        raise RequestError(f"cannot delete {str(path)!r}: {error.strerror}; delete it by hand") from error
     return True
 
 

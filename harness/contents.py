@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
-from harness.registry import STDLIB
+from harness.errors import STDLIB
 
 Code = type | FunctionType
 
@@ -94,7 +94,7 @@ def _of_torch(value: Any, torch: Any) -> Any:
 
 
 def cached(value: Any) -> FunctionType | None:
-    """What a cache, or what else a library has made of a function, is of."""
+    """The function inside of a cache, or of whatever else a library has made of it; None for other values."""
     function = getattr(value, "__wrapped__", None) if _from_library(type(value)) else None
     return function if isinstance(function, FunctionType) and not isinstance(value, FunctionType) else None
 

@@ -12,7 +12,7 @@ input). Every other keyword argument, annotated, is the model's configuration. O
                                    # what follows it the past: an encoder with a decoder) or "all" (an encoder); the
                                    # instance may say so, too
 
-a method by which it learns in its own way, in the place of the training loop (see `OffersFit` in harness.fitting):
+a method by which it learns in its own way, in the place of the training loop (see `OffersFit` in harness.offers):
 
     fit(stream)                    # takes training batches: one for each step, of a finite set one pass at most
 
@@ -28,7 +28,7 @@ and optional static or class methods, called with the resolved arguments before 
 **A task** subclasses `Task`; its constructor may ask for `tokenizer` by name (None where the model has none).
 
 **A probe** is a function `probe(subject, *, argument=...)` or a class whose instances are called with the subject; both
-yield measurements (`harness.schema`). Optional attributes of a probe:
+yield measurements (`harness.measurements`). Optional attributes of a probe:
 
     needs = ("cue",)               # skipped with the reason where a need is not met; see `NEEDS` in harness.needs
     stages = ("initial", "trained")  # when it looks; ("trained",) if not said

@@ -22,6 +22,8 @@ def check_device(device: str, executor: object = None) -> None:
             raise RequestError(f"the device {device!r} is not available to torch {torch.__version__}; use --device cpu")
 
 
-def default_jobs() -> int:
-    """One worker per core that this process may use."""
+def default_jobs(device: str = "cpu") -> int:
+    """Trials at a time, if nobody says: one for each core that this process may use; one on an accelerator."""
+    if device != "cpu":
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,11 +1,24 @@
-"""Every error the harness raises on purpose. Messages say what was wrong, what was received and how to fix it."""
+"""Every error the harness raises on purpose, and how errors of others are told. Messages say what was wrong, what was
+received and how to fix it."""
 
+import os
 import re
 import reprlib
 from collections.abc import Iterable
+from pathlib import Path
 
 LONGEST = 1800
 """Characters of a message: one screen, whatever a user gave."""
+
+CORE = f"{Path(__file__).parent}{os.sep}"
+STDLIB = f"{Path(os.__file__).parent}{os.sep}"
+LIBRARIES = re.compile(
+    r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
+)
+"""Libraries in which errors surface that plugins have made."""
+
+ONE_LINE = 300
+"""Characters of an error's message in one line."""
 
 
 class HarnessError(Exception):
@@ -69,7 +82,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?` if something similar is known, else ``."""
+    """` Did you mean 'x'?`, with a blank before it, if something similar is known; else ""."""
     import difflib  # here, since it is for whoever mistypes
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -79,8 +92,49 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def said(error: BaseException) -> str:
     """What an exception says, even if it cannot: `str` of it may raise whatever a plugin's `__str__` does."""
     try:
-        return "".join([str(error), ""])  # a text of Python's own, also where it was a subclass with ideas
+        return "".join([str(error), ""])  # a plain str, whatever subclass of it `__str__` gave
     except KeyboardInterrupt:
         raise
     except BaseException as another:
         return f"it cannot say what happened: its own text raises {type(another).__name__}"
+
+
+def describe(error: BaseException) -> str:
+    """An exception in one line: of pydantic's, what is wrong in which field; of others, how the message begins."""
+    from pydantic import ValidationError  # here, since `harness list` needs none of pydantic, and starts sooner
+
+    if isinstance(error, ValidationError):
+        problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
+        message = "; ".join(
+            f"{where or error.title}: {what} (received {shown(got):.40})" for where, what, got in problems
+        )
+    else:
+        message = said(error)
+    message = " ".join(message.split())
+    message = message if len(message) <= ONE_LINE else f"{message[:ONE_LINE]} ..."
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def place_of_error(error: BaseException) -> str:
+    """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
+    plugins use; or "". An error that knows better where it was made says so itself."""
+    if isinstance(error, ReturnedError):
+        return error.place
+    import traceback
+
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    return place_among((frame.filename, frame.lineno or 0) for frame in frames)
+
+
+def place_among(frames: Iterable[tuple[str, int]]) -> str:
+    """The same, from files and lines, the innermost first."""
+    for file, line in frames:
+        python = file.startswith(STDLIB) and "-packages" not in file
+        if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):
+            return f"{short_path(Path(file))}:{line}"
+    return ""
+
+
+def short_path(path: Path) -> Path:
+    """Relative to the working directory, for what lies in it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

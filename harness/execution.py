@@ -16,7 +16,7 @@ from harness.garbage import uncollected
 from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
-from harness.results import Results, called
+from harness.results import Results, with_aliases
 from harness.safe import visible
 from harness.schema import Cell, PluginUse, Record
 from harness.seeds import current, of_newest_code
@@ -92,7 +92,7 @@ def execute(
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)
     ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(called(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
+    return Results(with_aliases(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
 
 
 def _check_complete(plan: Plan, store: RunDirectory, found: Mapping[str, Record]) -> None:

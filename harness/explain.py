@@ -1,4 +1,4 @@
-"""What `harness show` says about one plugin."""
+"""What `harness show` says of one plugin."""
 
 import inspect
 import json
@@ -16,7 +16,7 @@ from harness.targets import Definition, find_entry, load_definition
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
-    """A model, task or probe: summary, arguments, advice, needs, source and documentation.
+    """A model, task, probe or executor: summary, arguments, advice, needs, source and documentation.
 
     Raises:
         RequestError: there is no such plugin, or it refuses the arguments that are written behind its name.

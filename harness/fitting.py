@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -13,28 +12,9 @@ from harness.batches import Batch
 from harness.contracts import Task
 from harness.errors import DivergedError
 from harness.examples import seeded
+from harness.offers import OffersFit
 from harness.schema import Trained, Training
 from harness.training import VALIDATION_BATCHES, Outcome, fitting_batches, untrained, validate
-
-
-@runtime_checkable
-class OffersFit(Protocol):
-    """A model that learns in its own way: a table of counts, a readout that is solved for, or nothing at all.
-
-    `fit` is called in the place of the training loop. What it learns belongs into parameters and buffers, so that it is
-    kept with the checkpoint; one whose size is known only afterwards is given its size in `_load_from_state_dict`, too
-    (the built-in `ngram` is an example). Of the training settings only `steps`, `epochs` and `batch_size` have a
-    meaning. Nothing is kept on the way: a training that was killed starts over.
-    """
-
-    def fit(self, stream: Iterator[Batch]) -> None:
-        """Learn.
-
-        Args:
-            stream: training batches on the model's device, one for each step of the budget; of a finite set one pass at
-                most, each example once. It may be left before its end.
-        """
-        ...
 
 
 def fit(

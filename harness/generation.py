@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from harness.capabilities import Capabilities
 from harness.offers import OffersCache, OffersState
 
 
@@ -99,10 +100,11 @@ def _check(model: nn.Module, prompt: Tensor, steps: int, temperature: float, gen
         raise ValueError(f"temperature = {temperature}; give 0 for the likeliest token, or a positive number")
     if temperature and generator is None:
         raise ValueError("to draw tokens give a generator, for example torch.Generator().manual_seed(0)")
-    if getattr(model, "sees", "past") == "all":
+    says = Capabilities(model)
+    if says.sees == "all":
         raise ValueError('the model says that its outputs see all tokens (sees = "all"): it cannot write what follows')
-    most, length = getattr(model, "max_length", None), prompt.shape[1] + steps
-    if isinstance(most, int) and length > most + 1:  # the last token is written, and not read
+    most, length = says.max_length, prompt.shape[1] + steps
+    if most is not None and length > most + 1:  # the last token is written, and not read
         raise ValueError(
             f"{prompt.shape[1]} tokens and {steps} steps are {length} tokens, and the model takes {most} (max_length); "
             "ask for fewer steps"

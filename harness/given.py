@@ -13,8 +13,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, cast
 
 from harness.contents import Code, Content, cached, owned
-from harness.errors import HarnessError, RequestError
-from harness.registry import describe
+from harness.errors import HarnessError, RequestError, describe
 from harness.sources import source_digest
 
 

@@ -59,8 +59,12 @@ def harness_executors() -> Iterable[ExecutorSpec]:
 
 @hookspec
 def harness_unknown(kind: str, name: str) -> Iterable[str]:
-    """Return or yield, in a sentence, what somebody may mean by the name of a model, task or probe (`kind`) that nobody
-    offers; it ends the error message."""
+    """Return or yield sentences on what may be meant by a name that nobody offers, for the end of the error message.
+
+    Args:
+        kind: of the plugin that was asked for, for example `model`.
+        name: what the user wrote.
+    """
     raise NotImplementedError
 
 
@@ -76,5 +80,5 @@ def harness_record_written(record: "Record") -> None:
 
 @hookspec
 def harness_report_sections(records: "list[Record]") -> Iterable[tuple[str, str]]:
-    """Return or yield extra `(title, text)` sections for the end of a text report."""
+    """Return or yield extra `(title, text)` sections for the end of a report for people, or of a page."""
     raise NotImplementedError

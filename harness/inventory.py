@@ -49,7 +49,7 @@ class Course:
     """How far a training is: what its loop keeps beside model and optimiser."""
 
     losses: Tensor
-    """Of each step since the last look; on the device, since to read every step would make an accelerator wait."""
+    """Of each step since the last validation; on the device, since reading each would make an accelerator wait."""
     norms: Tensor
     """Of the gradients of these steps, before clipping; on the device, too."""
     step: int = 0
@@ -57,13 +57,13 @@ class Course:
     curve: list[dict[str, float]] = field(default_factory=list)
     """The learning curve."""
     gradient_norms: list[float] = field(default_factory=list)
-    """Of every step until the last look."""
+    """Of every step until the last validation."""
     best: float = math.inf
     """The lowest validation loss."""
     since_best: int = 0
-    """Looks since then."""
+    """Validations since then."""
     best_state: dict[str, Any] | None = None
-    """The model at that look."""
+    """The model at that validation."""
     seconds: float = 0.0
     """Wall time of training."""
 

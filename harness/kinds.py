@@ -1,4 +1,4 @@
-"""What kind of plugin a class or function can only be, as it is written."""
+"""Which kind of plugin a class or function must be, by how it is written."""
 
 import inspect
 from collections.abc import Callable
@@ -8,7 +8,7 @@ BASES = {"torch.nn.modules.module.Module": "model", "harness.contracts.Task": "t
 """By name, so that nothing is imported to find out."""
 
 WORDS = {"model": "a torch.nn.Module", "task": "a harness.Task", "probe": "a function of a subject"}
-"""By kind, what tells it."""
+"""By kind, how a message describes it."""
 
 
 def kind_of(code: Callable[..., Any]) -> str:

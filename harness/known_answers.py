@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.api import prepare
-from harness.claims import Verdict
+from harness.claims import Judgement
 from harness.errors import RequestError
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.layout import Column
-from harness.report.verdicts import comparison, judged, per_seed, tally
+from harness.report.verdicts import claim_columns, comparison, judged, per_seed, tally
 from harness.requests import build_suite
-from harness.safe import sentence
 
 SUITE = "known-answers"
 """A name, or a file."""
@@ -26,7 +25,7 @@ class KnownAnswers:
         jobs: trials at a time; one for each core if not said.
 
     Attributes:
-        verdicts: on each claim, once it has run.
+        judgements: on each claim, once it has run.
 
     Raises:
         RequestError: there is no such suite, it claims nothing, or it is wrong.
@@ -37,7 +36,7 @@ class KnownAnswers:
         if not self.suite.claims:
             raise RequestError(f"the suite {self.suite.name!r} claims nothing, so that nothing could be wrong")
         self.prepared = prepare(self.suite, out=out, jobs=jobs, device=device)
-        self.verdicts: Sequence[Verdict] = ()
+        self.judgements: Sequence[Judgement] = ()
 
     @property
     def out(self) -> Path:
@@ -51,28 +50,21 @@ class KnownAnswers:
             report: is told how far it is, as `harness.execution.execute` does.
         """
         results = self.prepared.execute(report)
-        self.verdicts = [judged(claim, results.records, self.suite) for claim in self.suite.claims]
+        self.judgements = [judged(claim, results.records, self.suite) for claim in self.suite.claims]
 
     @property
-    def wrong(self) -> list[Verdict]:
+    def wrong(self) -> list[Judgement]:
         """Claims that do not hold; what is undecided does not."""
-        return [verdict for verdict in self.verdicts if verdict.verdict != "holds"]
+        return [each for each in self.judgements if each.verdict != "holds"]
 
     def blocks(self) -> list[Block]:
         """The claims, for people."""
-        told = {
-            "claim": [each.claim.text for each in self.verdicts],
-            "comparison": [comparison(each.claim) for each in self.verdicts],
-            "seeds": [per_seed(each) for each in self.verdicts],
-            "why": [each.explanation for each in self.verdicts],
-        }
-        passed = ["pass" if each.verdict == "holds" else "FAIL" for each in self.verdicts]
-        columns = [Column("", passed, "label")]
-        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
+        passed = ["pass" if each.verdict == "holds" else "FAIL" for each in self.judgements]
+        columns = [Column("", passed, "label"), *claim_columns(self.judgements)]
         return [
             Heading(f"{self.suite.name}: {self.suite.summary}" if self.suite.summary else self.suite.name),
             Table(columns, whole=True),
-            Paragraph(f"{tally(self.verdicts)} Records: {self.out}/records"),
+            Paragraph(f"{tally(self.judgements)} Records: {self.out}/records"),
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,6 +80,6 @@ class KnownAnswers:
                     "numbers": per_seed(each),
                     "reason": each.explanation,
                 }
-                for each in self.verdicts
+                for each in self.judgements
             ],
         }

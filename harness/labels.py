@@ -24,10 +24,10 @@ from harness.suites import format_arguments
 from harness.varying import without
 
 PATHS = re.compile(r"(path|file|folder|directory)$")
-"""How arguments are called that are paths."""
+"""How the names of arguments end that are paths."""
 
 PLACES = re.compile(r"\.{0,2}[/\\]|~|[A-Za-z]:[/\\]")
-"""How paths begin that say where they begin."""
+"""How a text begins that can only be a path: in a folder, at the root, at home, or on a drive."""
 
 Ladder = Sequence[str]
 """What one plugin may be called, from short to long."""

@@ -35,7 +35,7 @@ def means(selection: Selection, model: PluginUse, task: PluginUse, probe: Plugin
     )
 
 
-def asked_for(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
+def without_baselines(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
     """What is of no baseline; all of it where there are baselines alone.
 
     Args:

@@ -12,6 +12,12 @@ from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 LONGEST = 20_000
 """Characters of one text in a record; of a longer one the middle is left out."""
 
+TIMES = ("s", "ms", "us", "ns")
+"""Units of time."""
+
+SIZES = ("MiB", "GiB", "KiB", "bytes", "B")
+"""Units of memory."""
+
 
 def _mended(text: Any) -> Any:
     if not isinstance(text, str):
@@ -31,8 +37,8 @@ def _fine_or_mended(_: Any, read: Any) -> CoreSchema:
 
 
 Text = Annotated[str, GetPydanticSchema(_fine_or_mended), WithJsonSchema({"type": "string"})]
-"""What plugins say, made fit to be written: half a character (a lone surrogate) becomes its code, and of more than
-`LONGEST` characters the middle is left out."""
+"""What plugins say, made fit to be written: a lone surrogate (half a character) becomes its code, and a text of more
+than `LONGEST` characters loses its middle."""
 
 Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, read: read(list[float] | list[Text]))]
 """A list, once read. A sequence for type checkers, to which a list of whole numbers is no list of floats."""
@@ -42,8 +48,8 @@ class Strict(BaseModel):
     """Base of everything we write: unknown fields are an error, instances do not change."""
 
     def as_json(self, indent: int | None = 1) -> bytes:
-        """Its JSON, as files keep it. Arguments may be any text, even half a character, of which a question mark is
-        left."""
+        """Its JSON, as files keep it. Arguments may be any text; a lone surrogate (half a character), which UTF-8
+        cannot hold, becomes a question mark."""
         try:
             return self.model_dump_json(indent=indent).encode()
         except PydanticSerializationError:
@@ -71,7 +77,7 @@ def place(x: float | str) -> str:
 
 
 class Entry(NamedTuple):
-    """One number of a measurement, with its place and what else is known of it, as columns of CSV call that."""
+    """One number of a measurement, with its place and what else is known of it; the fields are columns of CSV."""
 
     value: float
     standard_error: float | None = None

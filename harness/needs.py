@@ -6,6 +6,7 @@ import torch
 
 from harness.attention import attention_shape
 from harness.batches import IGNORE, Batch, Interface
+from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, did_you_mean
 from harness.offers import OffersAttention
 from harness.recurrence import recurrent_modules, states_of
@@ -17,7 +18,7 @@ SEEN = {"all": "all tokens", "source": "the whole source"}
 
 def unfair(subject: Subject) -> str:
     """Why the model cannot be asked what the task asks, by what it says that it sees; "" if it can."""
-    sees = getattr(subject.model, "sees", "past")
+    sees = Capabilities(subject.model).sees
     batches = map(subject.batch, subject.task.conditions() if sees in SEEN else ())
     if not any(_asks_what_is_seen(batch, subject.task.interface, sees) for batch in batches):
         return ""
@@ -40,6 +41,7 @@ def _asks_what_is_seen(batch: Batch, interface: Interface, sees: str) -> bool:
 
 
 def _cue(subject: Subject) -> str:
+    """The task marks cue and query positions."""
     conditions = subject.task.conditions()
     first = (condition for condition in conditions if condition.group == conditions[0].group)
     found = any(subject.marked(condition) is not None for condition in first)
@@ -47,6 +49,7 @@ def _cue(subject: Subject) -> str:
 
 
 def _source(subject: Subject) -> str:
+    """The task says for some targets which position holds what is needed there."""
     found = (subject.batch(condition).source for condition in subject.task.conditions())
     if any(source is not None and bool((source >= 0).any()) for source in found):
         return ""
@@ -54,11 +57,13 @@ def _source(subject: Subject) -> str:
 
 
 def _roles(subject: Subject) -> str:
+    """The task names token roles and marks them."""
     batch = subject.batch(subject.task.conditions()[0])
     return "" if batch.roles is not None and subject.task.roles else "the task names no token roles"
 
 
 def _attention(subject: Subject) -> str:
+    """The model has attention that can be seen."""
     if isinstance(subject.model, OffersAttention):
         return ""
     tokens = subject.batch(subject.task.conditions()[0]).tokens[:1]
@@ -70,6 +75,7 @@ def _attention(subject: Subject) -> str:
 
 
 def _state(subject: Subject) -> str:
+    """The model has a recurrent state that can be seen."""
     if not recurrent_modules(subject.model):
         return (
             "no state: the model has no nn.RNN, nn.LSTM, nn.GRU or cell of them, and no module that offers its state "
@@ -87,6 +93,7 @@ def _state(subject: Subject) -> str:
 
 
 def _distances(subject: Subject) -> str:
+    """The task has more than one length or distance."""
     return "" if len({c.x for c in subject.task.conditions()}) > 1 else "the task has only one length or distance"
 
 
@@ -98,7 +105,7 @@ NEEDS: dict[str, Callable[[Subject], str]] = {
     "state": _state,
     "distances": _distances,
 }
-"""Name of a need to a function that returns why it is not met, or ""."""
+"""By name, a function that says why the need is not met, or "". What it asks for is its docstring."""
 
 
 def unmet(needs: Iterable[str], subject: Subject) -> str:

@@ -1,13 +1,19 @@
-"""Optional abilities: what a model, a module of one, or a tokenizer offers beyond the contract by having these methods.
+"""Optional abilities: what a model, a module of one, a tokenizer or a task offers beyond the contract by having these
+methods.
 
-Nobody needs to import or subclass what stands here: an object that has the methods offers the ability.
+Nobody needs to import or subclass what stands here: an object that has the methods offers the ability. A model may also
+state numbers, as attributes: `max_length`, the most tokens that it takes in one sequence (None: no limit);
+`state_size`, how many numbers it carries from one token to the next; `padding_token`, a token id that changes none of
+the earlier outputs when it is appended (a causal model cannot see it, and needs no such claim).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from harness.batches import Batch
 
 
 @runtime_checkable
@@ -98,7 +104,30 @@ class OffersCache(Protocol):
 
 
 @runtime_checkable
-class OffersMaximumLength(Protocol):
-    """A model that can say how long a sequence it can take (`None`: no limit)."""
+class OffersFit(Protocol):
+    """A model that learns in its own way: a table of counts, a readout that is solved for, or nothing at all.
 
-    max_length: int | None
+    `fit` is called in the place of the training loop. What it learns belongs into parameters and buffers, so that it is
+    kept with the checkpoint; one whose size is known only afterwards is given its size in `_load_from_state_dict`, too
+    (the built-in `ngram` is an example). Of the training settings only `steps`, `epochs` and `batch_size` have a
+    meaning. Nothing is kept on the way: a training that was killed starts over.
+    """
+
+    def fit(self, stream: Iterator[Batch]) -> None:
+        """Learn.
+
+        Args:
+            stream: training batches on the model's device, one for each step of the budget; of a finite set one pass at
+                most, each example once. It may be left before its end.
+        """
+        ...
+
+
+@runtime_checkable
+class OffersPerfection(Protocol):
+    """A task in which several answers count as right, so that certainty of the target is not the best there is. Only
+    the conformance checks ask for it."""
+
+    def perfect(self, batch: Batch) -> Float[Tensor, "batch time out"]:
+        """Outputs that deserve the best score."""
+        ...

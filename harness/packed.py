@@ -139,7 +139,7 @@ class Packed:
 
 
 def _text(value: object) -> str:
-    """What a file that somebody else has written or damaged may hold instead of text is the text that no record has."""
+    """The text of a column; "", which no record has, where a damaged file, or one that is not ours, has no text."""
     return value if isinstance(value, str) else ""
 
 

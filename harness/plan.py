@@ -1,9 +1,9 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from harness.baselines import with_baselines
 from harness.errors import RequestError, shown
 from harness.grids import Default, argument_part, cells, training_part
-from harness.matching import asked_for, matches, means, trained_so
+from harness.matching import matches, means, trained_so, without_baselines
 from harness.plugin import Plugin
 from harness.registry import Registry
 from harness.resolving import AnyPlugin, Resolver
@@ -35,8 +35,8 @@ class Planned:
     broken: Failure | None = None
     """Set when model or task does not load: every cell of the trial fails with it."""
     unmeasurable: dict[str, Failure] = field(default_factory=dict)
-    """Cells whose probe does not load, by id. Nobody tries again, beside other probes."""
-    same: bool = False
+    """Why cells cannot be measured whose probe does not load, by their ids; other probes look all the same."""
+    for_all_seeds: bool = False
     """Whether this one trial stands for all seeds: nothing is trained, and the data is the same for all of them."""
     fits: bool = False
     """Whether the model learns in its own way, so that a grid of learning rates, for example, does not vary it."""
@@ -100,42 +100,57 @@ def make_plan(
     _check_size(suite, training or {})
     read_anew()
     resolver = Resolver(registry, suite, training or {}, deadly, tell)
-    looks: dict[str, set[str]] = {}
-    broken: dict[str, None] = {}
-    able = False
-    found: dict[str, Planned] = {}
-    known: set[str] = set()
+    trials: dict[str, Planned] = {}
     crossed: list[_Crossed] = []
     for experiment in suite.experiments:
         probes = [resolver("probe", request) for request in experiment.probes]
         for model, task, settings in _ways(suite, experiment, resolver, training or {}):
-            looked = [(probe, stage) for probe in probes for stage in _stages(experiment, probe, model)]
-            crossed += (_Crossed(model, task, probe, stage, settings) for probe, stage in looked)
-            for probe in probes:
-                looks.setdefault(probe.use.called, set()).update(stage for each, stage in looked if each is probe)
-            looked = [(probe, stage) for probe, stage in looked if stage in stages]
-            for probe, _ in looked:
-                wrong = [each.failure.message for each in (model, task, probe) if each.failure]
-                broken |= dict.fromkeys(wrong)
-                able = able or not wrong
-            same = model.pretrained and task.says.fixed_data
-            for seed in range(1 if same else suite.seeds_of(experiment)):
+            looks = [(probe, stage) for probe in probes for stage in _stages(experiment, probe, model)]
+            crossed += (_Crossed(model, task, probe, stage, settings) for probe, stage in looks)
+            asked = [(probe, stage) for probe, stage in looks if stage in stages]
+            once = model.pretrained and task.says.fixed_data
+            for seed in range(1 if once else suite.seeds_of(experiment)):
                 trial = _trial(model, task, settings, seed, device)
-                new = Planned(trial, broken=model.failure or task.failure, same=same, fits=model.says.fits)
-                entry = found.setdefault(trial.id, new)
-                for probe, stage in looked:
-                    cell = _cell(trial, probe, stage, suite.examples)
-                    if cell.id not in known:
-                        known.add(cell.id)
-                        entry.cells.append(cell)
-                        if probe.failure:
-                            entry.unmeasurable[cell.id] = probe.failure
-    if not known:
-        asked = f"; asked for: {', '.join(stages) or 'none'}"
-        raise RequestError("there is nothing to measure: " + "; ".join(map(_looks, looks, looks.values())) + asked)
+                new = Planned(trial, broken=model.failure or task.failure, for_all_seeds=once, fits=model.says.fits)
+                _add_cells(trials.setdefault(trial.id, new), trial, asked, suite.examples)
+    if not any(each.stage in stages for each in crossed):
+        raise _nothing_to_measure(suite, resolver, crossed, stages)
     _check_claims(suite, resolver, crossed, any_training=bool(training))
     suite = suite.model_copy(update={"defaults": _defaults(suite, crossed)})
-    return Plan(suite, [each for each in found.values() if each.cells], "" if able else "; ".join(broken))
+    return Plan(suite, [each for each in trials.values() if each.cells], _hopeless(crossed, stages))
+
+
+def _add_cells(planned: Planned, trial: Trial, asked: Sequence[tuple[AnyPlugin, Stage]], examples: int) -> None:
+    """The cells of a trial that it does not have yet, as another experiment may have given them to it."""
+    known = {cell.id for cell in planned.cells}
+    for probe, stage in asked:
+        cell = _cell(trial, probe, stage, examples)
+        if cell.id not in known:
+            known.add(cell.id)
+            planned.cells.append(cell)
+            if probe.failure:
+                planned.unmeasurable[cell.id] = probe.failure
+
+
+def _hopeless(crossed: Sequence[_Crossed], stages: Sequence[str]) -> str:
+    """What is wrong with the plugins, if not a single cell can run; "" if one can."""
+    asked = [(each.model, each.task, each.probe) for each in crossed if each.stage in stages]
+    wrong = [[plugin.failure.message for plugin in plugins if plugin.failure] for plugins in asked]
+    return "; ".join(dict.fromkeys(chain.from_iterable(wrong))) if all(wrong) else ""
+
+
+def _nothing_to_measure(
+    suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed], stages: Sequence[str]
+) -> RequestError:
+    """No probe looks at a stage that is asked for: at which each one does."""
+    looks: dict[str, dict[str, None]] = {resolver("probe", each).use.called: {} for each in suite.requests("probe")}
+    for each in crossed:
+        looks[each.probe.use.called][each.stage] = None
+    told = (
+        f"{probe} looks at " + (f"the stage {' and '.join(map(repr, own))} only" if own else "no stage of those")
+        for probe, own in looks.items()
+    )
+    return RequestError(f"there is nothing to measure: {'; '.join(told)}; asked for: {', '.join(stages) or 'none'}")
 
 
 def _check_size(suite: Suite, training: Ways) -> None:
@@ -155,11 +170,6 @@ def _check_size(suite: Suite, training: Ways) -> None:
             f"{most:,} seeds make {cells:,} cells or more, and {MOST_CELLS:,} are the most of one run; ask for fewer "
             "seeds (--seeds 3) or fewer models, tasks, probes or ways of training"
         )
-
-
-def _looks(probe: str, stages: Collection[str]) -> str:
-    which = f"looks at the stage {' and '.join(map(repr, stages))} only" if stages else "looks at no stage of those"
-    return f"{probe} {which}"
 
 
 def _ways(
@@ -265,9 +275,9 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("batches", "build", "contracts", "examples", "fingerprints", "fitting", "generation", "gradients"),
-        *("inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner", "stacks"),
-        *("statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("batches", "build", "capabilities", "contracts", "examples", "fingerprints", "fitting", "generation"),
+        *("gradients", "inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner"),
+        *("stacks", "statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
     )
     folders = ("attention", "ledger", "recurrence", "settings")
     in_folders = (path for folder in folders for path in here.glob(f"{folder}/*.py"))
@@ -289,7 +299,7 @@ def _check_claims(suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed],
                 each for each in crossed if means(selection, each.model.use, each.task.use, each.probe.use, each.stage)
             ]
             if selection.model is None:
-                found = asked_for(found, lambda each: each.model.use)
+                found = without_baselines(found, lambda each: each.model.use)
             if not found:
                 raise _nothing_meant(claim, selection, resolver, crossed)
             for kind in CROSSED:

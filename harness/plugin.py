@@ -11,13 +11,12 @@ from pydantic_core import PydanticSerializationError
 
 from harness.arguments import SUPPLIED, validate
 from harness.capabilities import Capabilities
-from harness.errors import PluginError, RequestError
+from harness.errors import PluginError, RequestError, describe
 from harness.given import object_digest
 from harness.kinds import WORDS, kind_of
-from harness.registry import Entry, Registry, describe, plugin_error
+from harness.registry import Entry, Registry, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, source_digest
-from harness.specs import ModelSpec
 from harness.suites import Request, format_arguments
 from harness.targets import Definition, Given, find_entry, load_definition
 
@@ -95,7 +94,7 @@ class Plugin(_InUse):
         self.says.check_tokenizer(**self.arguments)
 
     def construct(self, **supplied: Any) -> Any:
-        """Call the code with its arguments, and with what it asks for of what the harness supplies."""
+        """Call the code with its arguments, and with those of `supplied` that its signature asks for."""
         wanted = {name: value for name, value in supplied.items() if name in self.definition.takes}
         return self.definition.code(**deepcopy(dict(self.arguments)), **wanted)
 
@@ -123,7 +122,7 @@ class BrokenPlugin(_InUse):
             version=entry.origin.version,
             target=entry.spec.target,
             digest="",
-            baseline=_baseline(entry),
+            baseline=entry.baseline,
         )
         return cls(use, Failure(type="PluginError", message=str(error)))
 
@@ -155,7 +154,7 @@ def resolve(definition: Definition, request: Request) -> Plugin:
         version=entry.origin.version,
         target=entry.spec.target,
         digest=_digest(definition, arguments),
-        baseline=_baseline(entry),
+        baseline=entry.baseline,
     )
     return Plugin(use, definition, arguments)
 
@@ -216,10 +215,6 @@ def _digest(definition: Definition, arguments: dict[str, Any]) -> str:
     digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(definition.module)
     content = [file_digest(path) for path in definition.says.files(**arguments)]
     return content_hash("\n".join([digest, *content])) if content else digest
-
-
-def _baseline(entry: Entry) -> bool:
-    return isinstance(entry.spec, ModelSpec) and entry.spec.baseline
 
 
 def _unreadable(entry: Entry, cause: Exception) -> PluginError:

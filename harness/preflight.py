@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from harness.batches import Interface
+from harness.capabilities import Capabilities
 from harness.contracts import SEES
 from harness.isolation import random_state_restored, seed_everything
 from harness.subject import Subject
@@ -90,15 +91,15 @@ def _stated(subject: Subject) -> list[str]:
     """What the model itself says, held against the task."""
     batches = [(condition, subject.batch(condition)) for condition in subject.task.conditions()]
     found = []
-    most = getattr(subject.model, "max_length", None)
+    most = Capabilities(subject.model).max_length
     longest = max((batch.tokens.shape[1] for condition, batch in batches if condition.inside), default=0)
-    if isinstance(most, int) and longest > most:
+    if most is not None and longest > most:
         found.append(TOO_SHORT.format(most=most, longest=longest))
     return found
 
 
 def _behaviour(model: nn.Module, samples: list[Tensor], interface: Interface) -> list[str]:
-    sees, found = getattr(model, "sees", "past"), []
+    sees, found = Capabilities(model).sees, []
     if sees not in SEES:
         found.append(f"it says sees = {sees!r}, which is none of {', '.join(map(repr, SEES))}; 'past' is assumed")
     first = [_run(model, sample) for sample in samples]

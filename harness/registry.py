@@ -1,6 +1,5 @@
 """Finds, isolates and explains plugins. Never imports torch: specs are light, targets are imported on demand."""
 
-import os
 import re
 import sys
 import warnings
@@ -10,33 +9,22 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import metadata, util
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import pluggy
 
 from harness import hookspecs
-from harness.errors import PluginError, RequestError, ReturnedError, did_you_mean, said, shown
+from harness.errors import PluginError, RequestError, describe, did_you_mean, place_of_error
 from harness.safe import visible
-from harness.specs import CONTRACT_VERSION, KINDS, Spec
+from harness.specs import CONTRACT_VERSION, KINDS, ModelSpec, Spec
 
 GROUP = "harness"
 OLDEST_CONTRACT = 1
 """Plugins written for contracts from here up to `CONTRACT_VERSION` work."""
 
-CORE = f"{Path(__file__).parent}{os.sep}"
-STDLIB = f"{Path(os.__file__).parent}{os.sep}"
-LIBRARIES = re.compile(
-    r"-packages[\\/](torch|numpy|jaxtyping|beartype|pydantic|safetensors|transformers|tokenizers)[\\/]"
-)
-"""Where errors of plugins come up that were not made there."""
-
-LONGEST = 300
-"""Characters of an error's message in one line."""
-
 Watch = Callable[[], AbstractContextManager[None]]
-"""Gives what is around a plugin's code."""
+"""Makes the context that a plugin's code runs in."""
 
 SPEC_HOOKS = {kind: f"harness_{kind}s" for kind in KINDS}
 
@@ -60,6 +48,11 @@ class Entry:
     def qualified(self) -> str:
         """The name nobody else can have: `distribution:name`."""
         return f"{self.origin.distribution}:{self.spec.name}"
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it is a model to compare others with."""
+        return isinstance(self.spec, ModelSpec) and self.spec.baseline
 
     def __str__(self) -> str:
         name, version = self.origin.distribution, self.origin.version
@@ -94,6 +87,10 @@ class Registry:
         for _, entries in sorted(self.entries[kind].items()):
             yield from entries
 
+    def kinds_of(self, name: str) -> list[str]:
+        """The kinds in which there is a plugin of that name."""
+        return [kind for kind in KINDS if name in self.entries[kind]]
+
     def as_dict(self, kinds: Iterable[str] = tuple(KINDS)) -> dict[str, list[dict[str, str]]]:
         """Plugins of these kinds and everything that is broken, as plain data."""
         return {
@@ -110,8 +107,8 @@ class Registry:
         }
 
     def notify(self, hook: str, tell: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
-        """Tell every plugin that listens; of one that raises, or leaves something changed, `tell` hears, or there is a
-        warning, and the others go on. Gives what they returned or yielded."""
+        """Call a hook of every plugin that has it, and give what they returned or yielded. If one raises, or leaves
+        something changed, `tell` gets the message (without `tell` it is a warning), and the others go on."""
         answers: list[Any] = []
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
@@ -156,14 +153,14 @@ class Registry:
 
 
 def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) -> Registry:
-    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else: where
-    torch is, what it leaves changed is put back. Modules that are there already were watched before."""
+    """Load every entry point of the group `harness`, each on its own, so that a broken one harms nobody else: once
+    torch is imported, what it leaves changed is put back. Modules that are imported already were watched then."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     registry = Registry(manager)
     seen = set()
     for point in metadata.entry_points(group=GROUP) if entry_points is None else entry_points:
-        origin = Origin(point.name, *_named(point.dist))
+        origin = Origin(point.name, *_name_and_version(point.dist))
         if (origin, point.value) in seen:  # one distribution can be found twice on sys.path
             continue
         seen.add((origin, point.value))
@@ -181,14 +178,14 @@ def build_registry(entry_points: Iterable[metadata.EntryPoint] | None = None) ->
 
 
 def _copy(told: Any) -> Any:
-    """Of a trial or a record one that a plugin may do with as it likes; all records of a run would be too many."""
+    """A copy of a trial or a record, for a plugin to do with as it likes; copies of all records would be too many."""
     return told.model_copy(deep=True) if hasattr(told, "model_copy") else told
 
 
 @contextmanager
 def _aside(*, alone: bool = False, known: bool = False) -> Iterator[None]:
     """Around a plugin's code that is no part of a measurement. What it prints goes to standard error, since standard
-    output is for results; and where torch is, what it leaves changed is put back, and is an error.
+    output is for results; and once torch is imported, what it leaves changed is put back, and is an error.
 
     Args:
         alone: whether it may start no thread.
@@ -204,7 +201,7 @@ def _aside(*, alone: bool = False, known: bool = False) -> Iterator[None]:
 
 
 @cache
-def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
+def _name_and_version(distribution: metadata.Distribution | None) -> tuple[str, str]:
     """Name and version; reading them parses the distribution's metadata, so once is enough."""
     if distribution is None:
         return "", ""
@@ -217,8 +214,8 @@ _installed: list[tuple[metadata.EntryPoint, ...]] = []
 
 
 def installed(told: tuple[metadata.EntryPoint, ...] | None = None) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of plugins, as they are found when somebody asks first; or as another process `told` this one
-    before: to look takes 10 milliseconds where a hundred packages are installed, and each trial would."""
+    """The entry points of plugins, looked up once; or as another process `told` them to this one, since looking takes
+    10 milliseconds where a hundred packages are installed, and each trial would."""
     if not _installed:
         _installed.append(tuple(metadata.entry_points(group=GROUP)) if told is None else told)
     return _installed[0]
@@ -304,47 +301,6 @@ def _problem(kind: str, spec: object) -> str:
     except Exception as error:
         return f"its target {spec.target!r} cannot be found: {describe(error)}"
     return f"its target {spec.target!r} does not exist: there is no module {module!r}" if missing else ""
-
-
-def describe(error: BaseException) -> str:
-    """An exception in one line: of pydantic's, what is wrong in which field; of others, how the message begins."""
-    from pydantic import ValidationError  # here, since `harness list` needs none of pydantic, and starts sooner
-
-    if isinstance(error, ValidationError):
-        problems = [(".".join(map(str, p["loc"])), p["msg"], p["input"]) for p in error.errors(include_url=False)]
-        message = "; ".join(
-            f"{where or error.title}: {what} (received {shown(got):.40})" for where, what, got in problems
-        )
-    else:
-        message = said(error)
-    message = " ".join(message.split())
-    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} ..."
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
-
-
-def place_of_error(error: BaseException) -> str:
-    """File and line of the innermost frame that belongs neither to the harness, nor to Python, nor to a library that
-    plugins use; or "". An error that knows better where it was made says so itself."""
-    if isinstance(error, ReturnedError):
-        return error.place
-    import traceback
-
-    frames = reversed(traceback.extract_tb(error.__traceback__))
-    return place_among((frame.filename, frame.lineno or 0) for frame in frames)
-
-
-def place_among(frames: Iterable[tuple[str, int]]) -> str:
-    """The same of files and lines, the innermost first."""
-    for file, line in frames:
-        python = file.startswith(STDLIB) and "-packages" not in file
-        if not (python or file.startswith((CORE, "<")) or LIBRARIES.search(file)):
-            return f"{short_path(Path(file))}:{line}"
-    return ""
-
-
-def short_path(path: Path) -> Path:
-    """Relative to the working directory, for what lies in it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def plugin_error(entry: Entry, doing: str, error: BaseException, fix: str) -> PluginError:

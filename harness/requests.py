@@ -203,11 +203,8 @@ def _named(kind: str, request: Any, given: dict[str, Any]) -> Any:
 
 def _kind_named(name: str) -> str:
     """Of a word that is no suite: the kind that has a plugin of that name; or ""."""
-    plugin, registry = name.partition(":")[0], default_registry()
-    names = {kind: {entry.spec.name for entry in registry.all(kind)} for kind in ("suite", "model", "task", "probe")}
-    if is_file(name) or plugin in names.pop("suite"):
-        return ""
-    return next((kind for kind, known in names.items() if plugin in known), "")
+    kinds = default_registry().kinds_of(name.partition(":")[0])
+    return "" if is_file(name) or "suite" in kinds else next((kind for kind in CROSSED if kind in kinds), "")
 
 
 def find_suite(name: str) -> Suite:
@@ -226,9 +223,8 @@ def find_suite(name: str) -> Suite:
     try:
         entry = registry.find("suite", name)
     except RequestError as error:
-        plugin = name.partition(":")[0]
-        kinds = [kind for kind in CROSSED if plugin in (e.spec.name for e in registry.all(kind))]
-        hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds)
+        kinds = registry.kinds_of(name.partition(":")[0])
+        hints = (f" There is a {kind} of that name: give it with --{kind} {name}." for kind in kinds if kind in CROSSED)
         raise RequestError(f"{error}{''.join(hints)}") from None
     package, _, file = entry.spec.target.partition(":")
     return load_suite(Path(str(files(package) / file)))

@@ -39,9 +39,8 @@ class Resolver:
         self.called: dict[tuple[str, str], str] = {}
         """Aliases by kind and key: a request that is written differently, or without its alias, is called the same."""
         for kind in CROSSED:
-            names = {entry.spec.name for entry in registry.all(kind)}
             for request in suite.requests(kind):
-                if request.alias in names:
+                if kind in registry.kinds_of(request.alias):
                     name = request.alias
                     raise RequestError(f"{name!r} is the name of a {kind}; choose another alias for {request.bare}")
                 if request.alias:

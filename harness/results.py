@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import RequestError, did_you_mean
 from harness.garbage import uncollected
@@ -21,13 +21,13 @@ from harness.seeds import Identity, identity
 from harness.sharding import missing_parts
 from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Selection, Suite
-from harness.vocabulary import CROSSED, STAGES, Format
+from harness.vocabulary import CROSSED, STAGES, STATUSES, Format
 
 if TYPE_CHECKING:
     from harness.charts.drawing import Drawings
 
 MOST_LISTED = 10
-"""So many configurations of a model are named in a note."""
+"""At most this many configurations of a model are named in a note."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Results:
         asked = {"model": model, "task": task, "probe": probe, "stage": stage, "status": status, "seed": seed}
         wanted = {name: value for name, value in asked.items() if value is not None}
         whole = self.unfiltered or self.records
-        fixed = {"stage": STAGES, "status": get_args(Record.model_fields["status"].annotation)}
+        fixed = {"stage": STAGES, "status": STATUSES}
         values = {
             name: [value] if isinstance(value, str) or not isinstance(value, Iterable) else list(value)
             for name, value in wanted.items()
@@ -226,7 +226,7 @@ def _said(record: Record, name: str, short: Mapping[str, Mapping[Identity, str]]
     return tuple(filter(None, found))
 
 
-def called(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
+def with_aliases(records: Iterable[Record], suite: Suite | None) -> tuple[Record, ...]:
     """The records with the aliases that a suite gives. Records keep those of the request that measured them first;
     whoever reads them wants the names of today."""
     if suite is None:
@@ -297,14 +297,14 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )
-    note = " ".join(filter(None, (missing_parts(out), _open(store, None if narrowing else records))))
-    results = Results(called(records, suite), out, suite, note)
+    note = " ".join(filter(None, (missing_parts(out), _disputed(store, None if narrowing else records))))
+    results = Results(with_aliases(records, suite), out, suite, note)
     if narrowing is None:
         return results
     try:
         narrowing.check()
     except RequestError:
-        return _as_in_tables(replace(results, records=called(_read(store)[0], suite)), narrowing)
+        return _as_in_tables(replace(results, records=with_aliases(_read(store)[0], suite)), narrowing)
     return _narrowed(results, narrowing.words, {})
 
 
@@ -340,7 +340,7 @@ def _narrowed(
     named = {kind: _named(kind, each, results, results.suite, short.get(kind, {})) for kind, each in words.items()}
     kept = [record for record in results if all(getattr(record, kind) in each for kind, each in named.items())]
     if not kept:
-        raise RequestError(f"this run has no record of {only} together")
+        raise RequestError(f"this run has no record of {only} together; leave one of them out")
     suite = results.suite
     if suite is not None:
         claims = [claim for claim in suite.claims if all(_spoken_of(each, kept) for each in (claim, claim.other()))]
@@ -370,7 +370,7 @@ def _spoken_of(selection: Selection | None, records: Iterable[Record]) -> bool:
     return selection is None or any(means(selection, r.model, r.task, r.probe, r.stage) for r in records)
 
 
-def _open(store: RunDirectory, records: Iterable[Record] | None) -> str:
+def _disputed(store: RunDirectory, records: Iterable[Record] | None) -> str:
     """What to tell of cells that a merge found several outcomes of; "" if there are none.
 
     Args:

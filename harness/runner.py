@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -39,7 +39,7 @@ from harness.store import RunDirectory
 from harness.subject import Shared, Subject
 from harness.traces import listed, moment
 from harness.training import Outcome, budget_share, train
-from harness.vocabulary import Stage
+from harness.vocabulary import Stage, Status
 from harness.work import Work
 
 
@@ -349,9 +349,7 @@ class _Run:
         for cell in cells:
             yield self._write(cell, "failed", error=error)
 
-    def _write(
-        self, cell: Cell, status: Literal["ok", "skipped", "failed"], seconds: float = 0.0, **outcome: Any
-    ) -> Record:
+    def _write(self, cell: Cell, status: Status, seconds: float = 0.0, **outcome: Any) -> Record:
         trial = cell.trial
         trained = self.trained if cell.stage == "trained" else None
         record = Record(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from harness.errors import did_you_mean
+from harness.errors import did_you_mean, shown
 from harness.measurements import Curve as Curve
 from harness.measurements import Matrix as Matrix
 from harness.measurements import Measurement as Measurement
@@ -18,7 +18,7 @@ from harness.measurements import Pattern as Pattern
 from harness.measurements import Scalar as Scalar
 from harness.measurements import Strict as Strict
 from harness.measurements import Text
-from harness.vocabulary import Stage
+from harness.vocabulary import Stage, Status
 
 SCHEMA_VERSION = 2
 """Written into every record; records of older versions stay readable."""
@@ -104,9 +104,9 @@ class Training(Strict):
     batch_size: Count = Field(default=64, ge=1)
     """Sequences per step."""
     validate_every: Count = Field(default=100, ge=1)
-    """Steps between two looks at the validation loss (the learning curve)."""
+    """Steps from one validation to the next; each is a point of the learning curve."""
     patience: Count | None = Field(default=None, ge=1)
-    """Early stop: after this many looks without a better validation loss; None for a fixed budget."""
+    """Early stop after this many validations without a lower loss than before; None for a fixed budget."""
 
     @model_validator(mode="after")
     def _one_length(self) -> "Training":
@@ -114,6 +114,13 @@ class Training(Strict):
             received = "neither" if self.epochs is None else f"steps={self.steps}, epochs={self.epochs:g}"
             raise ValueError(f"give either steps or epochs (set the other one to none); received {received}")
         return self
+
+
+def unknown_setting(name: object) -> str:
+    """What to say of a training setting that there is not."""
+    known = Training.model_fields
+    guess = did_you_mean(str(name), known)
+    return f"there is no training setting {shown(name)}.{guess} Settings: {', '.join(known)}."
 
 
 AMOUNT = ("steps", "epochs", "batch_size")
@@ -128,14 +135,14 @@ class Trained(Strict):
     stopped: Literal["budget", "early stop"]
     """Why it ended."""
     loss: float
-    """Mean training loss since the last look, in the task's unit (nats for classes)."""
+    """Mean training loss of the steps before the last validation, in the task's unit (nats for classes)."""
     validation_loss: float
     """Validation loss at the end."""
     seconds: float
     """Wall time of training."""
     gradient_norm_median: float | None = None
     """Median over the steps of the norm of the whole gradient, before clipping. None where no gradient step was taken,
-    as in records of before it was noted; so are the two below."""
+    and in records from before it was noted; so are the two below."""
     gradient_norm_max: float | None = None
     """The largest of these norms."""
     clipped: float | None = None
@@ -211,7 +218,7 @@ class Provenance(Strict):
     """torch threads in the process."""
     settings: dict[str, str] = {}
     """torch's settings that decide the last digits of results, as they were in the trial, for example `dtype`; empty in
-    records of before they were written down, and where the process died."""
+    records from before they were written down, and where the process died."""
     revision: str | None = None
     """git revision of the folder the run was started in, if it is one."""
     dirty: bool | None = None
@@ -242,7 +249,7 @@ class Record(Strict):
     """The cell's id; also the file's name."""
     trial: str
     """The trial's id; cells of one trial measured the same trained model."""
-    status: Literal["ok", "skipped", "failed"]
+    status: Status
     reason: Text | None = None
     """Why it was skipped."""
     error: Failure | None = None

@@ -38,14 +38,6 @@ class Summary:
         """Whether `low` and `high` are quantiles."""
         return self.n > MANY_SEEDS
 
-    def worst(self, higher_is_better: bool = True) -> float:
-        """The worst seed: the smallest value, or the largest unless `higher_is_better`."""
-        return self.minimum if higher_is_better else self.maximum
-
-    def best(self, higher_is_better: bool = True) -> float:
-        """The best seed: the largest value, or the smallest unless `higher_is_better`."""
-        return self.maximum if higher_is_better else self.minimum
-
 
 def summarise(values: Iterable[float]) -> Summary:
     """Median and range of `values`, one per seed; all NaN where there is no number."""
@@ -90,9 +82,9 @@ def came_to_a_result(record: Record) -> bool:
     return record.status == "ok" or (record.error is not None and record.error.type == DivergedError.__name__)
 
 
-def validated(records: Iterable[Record]) -> float:
-    """How well models of several seeds did on validation data, by which one way of training is chosen among others: the
-    median validation loss at the end of training. A seed that diverged, or whose loss is NaN, counts as infinite, one
+def validation_loss(records: Iterable[Record]) -> float:
+    """The median over seeds of the validation loss at the end of training, by which one way of training is chosen among
+    others. A seed that diverged, or whose loss is NaN, counts as infinite, one
     that broke does not count; NaN where nothing was trained."""
     records = [record for record in records if record.trained is not None or came_to_a_result(record)]
     if not any(record.trained is not None for record in records):

@@ -18,7 +18,7 @@ from harness.offers import OffersState
 from harness.recurrence import observe, states_of
 
 LISTS = (nn.ModuleList, nn.ModuleDict)
-"""They only keep modules, and do not run."""
+"""Modules that only hold others, and do not run."""
 
 ADVICE = "name the module that holds the layers with the probe's argument `stack`, for example stack=encoder.layers"
 

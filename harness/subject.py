@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from harness.batches import Batch
+from harness.capabilities import Capabilities
 from harness.contracts import Condition, Task
 from harness.examples import seeded
 from harness.schema import Trial
@@ -19,7 +20,7 @@ OUTPUTS_AT_ONCE = 2**26
 
 @dataclass
 class Shared:
-    """What the probes of one model have in common, and none of them gets in hands."""
+    """What the probes of one model have in common; they get copies, and never these."""
 
     batches: dict[Condition, Batch] = field(default_factory=dict)
     """The test data."""
@@ -82,7 +83,7 @@ class Subject:
         return self._batches[condition]
 
     def _untouched_batch(self, condition: Condition) -> Batch:
-        """A copy of the test data that nobody has had in hands."""
+        """A copy of the test data, which no probe has touched."""
         known = self._shared.batches
         if condition not in known:
             generator = seeded("test", self.seed, str(condition))
@@ -99,8 +100,8 @@ class Subject:
 
     def takes(self, batch: Batch) -> bool:
         """Whether the model takes sequences of that length, as far as it says so (`max_length`)."""
-        most = getattr(self.model, "max_length", None)
-        return not isinstance(most, int) or batch.tokens.shape[1] <= most
+        most = Capabilities(self.model).max_length
+        return most is None or batch.tokens.shape[1] <= most
 
     def chunks(self, batch: Batch) -> Iterator[Batch]:
         """The batch in pieces small enough for a forward pass (`chunk_tokens` tokens at most, one example at least)."""

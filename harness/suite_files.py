@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from harness.errors import RequestError, did_you_mean, shown
-from harness.schema import Strict
+from harness.measurements import Strict
 from harness.suites import Claim, Experiment, Suite
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def load_suite(path: Path) -> Suite:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may never end
-            raise RequestError(f"{what} is no file; name a TOML file or a built-in suite")
+            raise RequestError(f"{what} is not a file; name a TOML file or a built-in suite")
         if status.st_size > LARGEST:
             raise RequestError(f"{what} has {status.st_size:,} bytes, and {LARGEST:,} are the most; split it")
         content = tomllib.loads(path.read_text(encoding="utf-8"))

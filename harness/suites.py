@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from harness.errors import RequestError, did_you_mean
+from harness.errors import RequestError
 from harness.grids import MOST_TRIALS, Default, Grid, clashing
-from harness.schema import Count, Finite, Number, Strict, Training
+from harness.measurements import Strict
+from harness.schema import Count, Finite, Number, Training, unknown_setting
 from harness.vocabulary import Stage
 from harness.written import ALIAS, deeper
 from harness.written import DEEPEST as DEEPEST
@@ -22,7 +23,7 @@ from harness.written import split_commas as split_commas
 Comparison = Literal[">", ">=", "<", "<="]
 
 WHOM = ("every", "median", "best", "worst", "some")
-"""Of what a claim may speak by a word."""
+"""The words for the seeds that a claim may speak of."""
 
 
 def _alias(word: str) -> str:
@@ -110,7 +111,7 @@ class Selection(Strict):
     def _settings(cls, training: dict[str, Any]) -> dict[str, Any]:
         for name in training:
             if name not in Training.model_fields:
-                raise ValueError(f"there is no training setting {name!r}.{did_you_mean(name, Training.model_fields)}")
+                raise ValueError(unknown_setting(name))
         return training
 
     @model_validator(mode="after")

@@ -15,18 +15,18 @@ from pydantic import BaseModel
 
 from harness.arguments import argument_model
 from harness.capabilities import Capabilities
-from harness.errors import PluginError, RequestError, did_you_mean
+from harness.errors import PluginError, RequestError, did_you_mean, short_path
 from harness.folders import is_file, module_from_file
 from harness.given import text_of
 from harness.interrupts import import_torch
-from harness.registry import Entry, Origin, Registry, plugin_error, short_path
+from harness.registry import Entry, Origin, Registry, plugin_error
 from harness.schema import PluginUse
 from harness.specs import KINDS
 from harness.traces import imported
 from harness.vocabulary import CROSSED
 
 MOST_NAMES = 12
-"""So many names of what a module has are shown."""
+"""At most this many of a module's names are shown."""
 
 
 def find_entry(registry: Registry, kind: str, name: str) -> Entry:
@@ -61,13 +61,11 @@ def find_entry(registry: Registry, kind: str, name: str) -> Entry:
 def _other_writing(registry: Registry, kind: str, name: str) -> str:
     """How to write what a name that nobody has seems to mean; or ""."""
     place, _, attribute = name.rpartition(":")
-    known = {entry.spec.name for entry in registry.all(kind)}
     if len(names := [part.strip() for part in name.split(",")]) > 1:
         return "; for several, repeat the option: " + " ".join(f"--{kind} {each}" for each in names if each)
-    others = [each for each in CROSSED if name in {e.spec.name for e in registry.all(each)}]
-    if others:
+    if others := [each for each in registry.kinds_of(name) if each in CROSSED]:
         return "".join(f"; there is a {each} of that name: --{each} {name}" for each in others)
-    if place in known:
+    if kind in registry.kinds_of(place):
         argument = attribute if attribute.isidentifier() else "ARGUMENT"
         return f"; to set an argument of {place}, write {place}:{argument}=VALUE"
     module = all(part.isidentifier() for part in place.split("."))
@@ -104,7 +102,7 @@ def give(registry: Registry, kind: str, code: type | FunctionType) -> str:
     name = code.__name__
     if name == "<lambda>":
         raise RequestError(f"a {kind} needs a name for tables to show: write it with def instead of lambda")
-    if name in {entry.spec.name for entry in registry.all(kind)}:
+    if kind in registry.kinds_of(name):
         raise RequestError(f"there is a {kind} {name!r} already; give yours another name")
     if not text_of(code):
         raise RequestError(

@@ -175,7 +175,7 @@ def _refusal(limits: dict[str, str], direction: str, where: str) -> Iterator[Non
     """What the model does not take is written down; that memory ran out says nothing of the model, and is raised."""
     import torch
 
-    from harness.registry import describe
+    from harness.errors import describe
 
     try:
         yield

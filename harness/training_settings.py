@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import RequestError, did_you_mean, shown
-from harness.schema import Training
+from harness.errors import RequestError
+from harness.schema import Training, unknown_setting
 from harness.suite_files import explain
 from harness.suites import read_none
 
@@ -21,9 +21,7 @@ def merge_training(*layers: Mapping[str, Any]) -> Training:
     for layer in layers:
         for name in layer:
             if name not in Training.model_fields:
-                known = Training.model_fields
-                guess = did_you_mean(str(name), known)
-                raise RequestError(f"there is no training setting {shown(name)}.{guess} Settings: {', '.join(known)}.")
+                raise RequestError(unknown_setting(name))
         values = {name: read_none(value) for name, value in layer.items()}
         if values.get("steps") is not None and "epochs" not in values:
             values["epochs"] = None

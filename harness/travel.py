@@ -21,7 +21,7 @@ from harness.sources import content_hash, source_texts
 from harness.work import Work
 
 MOST_BYTES = 256 * 2**20
-"""So large are the files that plugins name, all together, if they travel."""
+"""The most that the files which plugins name may take together, if they are to travel."""
 
 _MARK = re.compile("""([:=,"'])""")
 """Between the paths of a text that is a request."""

@@ -23,7 +23,7 @@ from harness.offers import OffersState
 from harness.recurrence import recurrent_modules, states_of
 from harness.recurrence.nested import mapped
 
-State = Tensor | tuple[Tensor, ...] | None
+Hidden = Tensor | tuple[Tensor, ...] | None
 """Of all layers of an `nn.RNNBase` after a step; of an LSTM states and cells; None for zeros."""
 
 
@@ -128,11 +128,11 @@ class Truncated:
     def _chunk_by_chunk(
         self,
         module: nn.RNNBase,
-        whole: Callable[..., tuple[Tensor, State]],
+        whole: Callable[..., tuple[Tensor, Hidden]],
         steps: int,
         input: Tensor | PackedSequence,
-        hx: State = None,
-    ) -> tuple[Tensor, State]:
+        hx: Hidden = None,
+    ) -> tuple[Tensor, Hidden]:
         """What `whole`, the module's own `forward`, gives for the whole input."""
         if not torch.is_grad_enabled():
             return whole(input, hx)

@@ -12,12 +12,13 @@ from harness.batches import Interface
 from harness.build import build_model, build_task
 from harness.contracts import Task
 from harness.devices import check_device
-from harness.errors import HarnessError, RequestError, did_you_mean
+from harness.errors import HarnessError, RequestError, describe, did_you_mean
 from harness.isolation import one_trial
 from harness.laws import Answer, Judged, Known, Laws, name_of
 from harness.plugin import Plugin, resolve
-from harness.registry import Entry, Registry, default_registry, describe
+from harness.registry import Entry, Registry, default_registry
 from harness.report.elements import Block, Heading, Items, Table
+from harness.report.export import plain
 from harness.report.layout import Column
 from harness.subject import Subject
 from harness.suites import Request
@@ -40,7 +41,7 @@ class Verified:
 
 
 class _Tokens(Task):
-    """What a model of tokens is built for that is not run."""
+    """The task of a model of tokens that is built, and not run."""
 
     def __init__(self, vocabulary: int) -> None:
         self.metrics = {}
@@ -157,25 +158,24 @@ def blocks(found: Verified) -> list[Block]:
 
 def as_dict(found: Verified) -> dict[str, Any]:
     """What was found, as JSON has it: numbers that are not finite are text, as in records."""
-    return {
-        "group": found.group,
-        "subject": found.subject,
-        "laws": [
-            {
-                "law": each.name,
-                "says": each.says,
-                "value": _number(each.answer.value),
-                "expected": _number(each.answer.expected),
-                "error": _number(each.answer.error),
-                "tolerance": each.answer.tolerance,
-                "holds": each.answer.holds,
-                "reason": each.reason,
-            }
-            for each in found.judged
-            if each.answer is not None
-        ],
-    }
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    answered = [(each, each.answer) for each in found.judged if each.answer is not None]
+    content: dict[str, Any] = plain(
+        {
+            "group": found.group,
+            "subject": found.subject,
+            "laws": [
+                {
+                    "law": each.name,
+                    "says": each.says,
+                    "value": answer.value,
+                    "expected": answer.expected,
+                    "error": answer.error,
+                    "tolerance": answer.tolerance,
+                    "holds": answer.holds,
+                    "reason": each.reason,
+                }
+                for each, answer in answered
+            ],
+        }
+    )
+    return content

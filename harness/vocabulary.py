@@ -6,6 +6,10 @@ Stage = Literal["initial", "trained"]
 """When a model is measured: as constructed, or after training."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 
+Status = Literal["ok", "skipped", "failed"]
+"""What became of a cell."""
+STATUSES: tuple[Status, ...] = get_args(Status)
+
 SEEDS_ALIKE = "weights do not depend on the seed"
 """Part of the warning that a model's seeds are no repetitions; reports and claims then count them as one."""
 

@@ -10,7 +10,7 @@ ALIAS = r"\w[\w.+-]*"
 """What an alias looks like: without `:` and `/`, which tell `name:key=value` and paths from `alias=name`."""
 
 DEEPEST = 50
-"""So many brackets may stand in one another; whatever walks through a value may do so without a limit of its own."""
+"""At most this many brackets may stand in one another, so that whatever walks through a value needs no limit."""
 
 
 def deeper(value: Any, levels: int) -> bool:

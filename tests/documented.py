@@ -9,9 +9,7 @@ from typing import Any
 import harness
 from harness import attention, generation, gradients, hookspecs, offers, schema, statistics
 from harness.needs import NEEDS
-from harness.testing import abilities
 from harness.testing.kinds import CHECKS
-from harness.testing.reference import NEEDED
 
 CLASSES: tuple[type, ...] = (
     harness.Interface,
@@ -38,13 +36,9 @@ def hooks() -> dict[str, Any]:
 
 
 def protocols() -> list[type]:
-    """The optional abilities: what a plugin may offer, and what the checks read."""
-    return [
-        item
-        for page in (offers, abilities)
-        for item in vars(page).values()
-        if inspect.isclass(item) and getattr(item, "_is_protocol", False) and item.__module__ == page.__name__
-    ]
+    """The optional abilities that a plugin may offer."""
+    found = [item for item in vars(offers).values() if inspect.isclass(item) and item.__module__ == offers.__name__]
+    return [item for item in found if getattr(item, "_is_protocol", False)]
 
 
 def functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
@@ -75,7 +69,7 @@ def undocumented() -> list[str]:
         text = _text(function)
         missing += [f"{name}({each})" for each in arguments(function) if not re.search(rf"\b{each}\b", text)]
         missing += [] if text else [f"{name}()"]
-    missing += [f"need {name}" for name in NEEDS if name not in NEEDED]
+    missing += [f"need {name}" for name, need in NEEDS.items() if not need.__doc__]
     return missing + [
         f"check {check.name}" for checks in CHECKS.values() for check in checks if not (check.asks and check.means)
     ]

@@ -13,9 +13,8 @@ from record_factory import record as make_record
 
 import harness
 from harness.blame import failure
-from harness.errors import said
+from harness.errors import describe, said
 from harness.measurements import LONGEST
-from harness.registry import describe
 from harness.schema import Curve, Failure, Matrix, Measurement, Record, Scalar
 from harness.store import RunDirectory
 

@@ -191,6 +191,7 @@ def test_what_a_model_claims_is_checked_and_said() -> None:
     assert note(Padded, "padding") == "token 0"
     assert "limit 40" in note(LimitedAndSaysSo, "lengths")
     assert "a state of 8 numbers" in note(Recurrent, "size")
+    assert "a state of 8 numbers" in note(Summing, "size")
     assert "heads per layer: 2, 2; cuts are exact" in note(Attending, "attention")
     assert "they can be read, not cut" in note(RightPatterns, "attention")
     assert "up to 0.25 of the attention of layer 1 goes to no token" in note(Sinks, "attention")

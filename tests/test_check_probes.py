@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harness_plugins.tasks.copying import Copy
 
 from harness import Curve, Matrix, Scalar, Skip, Subject
 from harness.testing import PROBE_CHECKS, check_probe
@@ -159,6 +160,14 @@ def needs_attention_silently(subject: Subject) -> Iterator[Scalar]:
     yield number(attention_patterns(subject.model, batch.tokens)[0].max().item())
 
 
+def moves_the_sources(subject: Subject) -> Iterator[Scalar]:
+    """Writes into what only tasks of several questions have."""
+    source = subject.batch(subject.task.conditions()[0]).source
+    assert source is not None
+    source[:] = 0
+    yield number(0.5)
+
+
 def needs_a_cue_silently(subject: Subject) -> Iterator[Scalar]:
     """Takes for granted that there is a cue."""
     yield number(subject.batch(subject.task.conditions()[0]).cue.double().mean().item())  # type: ignore[union-attr]
@@ -272,3 +281,10 @@ def test_skipping_is_no_failure() -> None:
 def test_every_check_of_a_probe_has_a_probe_that_fails_it() -> None:
     """A new check needs its own counterexample."""
     assert {check.name for check in PROBE_CHECKS} == {name for _, name, _ in CAUGHT}
+
+
+def test_a_probe_leaves_all_of_a_batch_as_it_was() -> None:
+    """Also where its questions have their sources, which the checks' own task does not say."""
+    result = check_probe(moves_the_sources, task=Copy())["data_untouched"]
+    assert result.status == "failed"
+    assert "it changes the data of the condition" in result.message

@@ -77,7 +77,7 @@ def test_ids_follow_every_core_file_that_decides_numbers() -> None:
     computing = {name for name, text in files.items() if re.search(r"^ *(import|from) torch\b", text, re.M)} - checks
     only_tells = {"devices.py", "executors/processes.py", "preflight.py", "provenance.py", "verifying.py"}
     assert computing - covered == only_tells
-    rest = {"plugin.py", "probing.py", "statistics.py", "traces.py", "training_settings.py"}
+    rest = {"capabilities.py", "plugin.py", "probing.py", "statistics.py", "traces.py", "training_settings.py"}
     rest |= {f"settings/{name}.py" for name in ("__init__", "of_python", "of_torch", "setting")}
     fronts = {f"{folder}/__init__.py" for folder in ("attention", "ledger", "recurrence")}
     assert covered - computing == rest | fronts | {"ledger/table.py"}
@@ -230,9 +230,9 @@ def test_seeds_that_would_all_be_the_same_are_one(plugin_file: Callable[..., str
     """A pretrained model on a file; a model that is trained, or data that is drawn, has a trial for every seed."""
     path = plugin_file(PRETRAINED)
     (planned,) = plan(f"{path}:M", tasks=(f"{path}:File",), seeds=5).trials
-    assert (planned.trial.seed, planned.same) == (0, True)
+    assert (planned.trial.seed, planned.for_all_seeds) == (0, True)
     for model, task in ((f"{path}:M", SHORT), ("lstm", f"{path}:File")):
-        assert [each.same for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
+        assert [each.for_all_seeds for each in plan(model, tasks=(task,), seeds=5).trials] == [False] * 5
 
 
 def test_planning_builds_no_task_that_advises_epochs(plugin_file: Callable[..., str]) -> None:

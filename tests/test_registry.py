@@ -10,8 +10,8 @@ import pytest
 import torch
 from entry_points import entry_points_in, write_distribution
 
-from harness.errors import RequestError
-from harness.registry import Registry, build_registry, default_registry, describe, place_of_error
+from harness.errors import RequestError, describe, place_of_error
+from harness.registry import Registry, build_registry, default_registry
 from harness.traces import Traces
 
 OFFER = """

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_factory import claim, curve, record, scores
 
-from harness.claims import Verdict, judge
+from harness.claims import Judgement, judge
 from harness.cli import main
 from harness.report import render, verdicts
 from harness.report.blocks import document
-from harness.report.curves import TABLES
 from harness.report.elements import LONGEST_CELL, Heading, Items, Paragraph, Table
 from harness.report.layout import Column, fit
+from harness.report.tables import TABLES
 from harness.report.verdicts import claim_blocks
 from harness.report.writers import write
 from harness.safe import sentence, spreadsheet, visible, visible_lines
@@ -257,7 +257,7 @@ def test_a_claim_that_cannot_be_judged_stops_no_other(monkeypatch: pytest.Monkey
         experiments=[Experiment(models=[Request(name="lstm")])], claims=[claim(text="bad"), claim(text="good")]
     )
 
-    def judged(each: Any, *rest: Any) -> Verdict:
+    def judged(each: Any, *rest: Any) -> Judgement:
         if each.text == "bad":
             raise RuntimeError("boom")
         return judge(each, *rest)

@@ -25,13 +25,6 @@ def test_a_summary_counts_nan_and_leaves_it_out() -> None:
     assert (summary.minimum, summary.maximum) == (1.0, math.inf)
 
 
-def test_worst_and_best_depend_on_the_direction() -> None:
-    """The worst accuracy is the smallest, the worst loss the largest."""
-    summary = summarise([0.2, 0.9, 0.5])
-    assert (summary.worst(), summary.best()) == (0.2, 0.9)
-    assert (summary.worst(higher_is_better=False), summary.best(higher_is_better=False)) == (0.9, 0.2)
-
-
 @pytest.mark.parametrize("values", [[], [NAN, NAN]])
 def test_a_summary_of_nothing_is_nan(values: list[float]) -> None:
     """No number, no median: never 0."""

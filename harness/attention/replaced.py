@@ -45,7 +45,7 @@ def cut(edges: Edges, where: Where | None = None) -> Iterator[None]:
     knockout: Geva et al., 2023.)
 
     Keys that a mask of finite numbers hides (-1e9, `finfo.min`) count as lost: a query that has only these left would
-    else attend to them, and so to the future.
+    otherwise attend to them, and so to the future.
 
     Every example has edges of its own, so many cuts run in one forward pass: repeat the examples. A batch of
     1 in `edges` or `where` stands for every example.

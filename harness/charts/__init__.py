@@ -100,17 +100,14 @@ def draw(name: str, view: View, size: Size) -> Any:
     Raises:
         RequestError: there is no such chart, or the run lacks what it shows; the message says what it can draw.
     """
-    if name not in CHARTS:
-        drawable = ", ".join(each for each, reason in available(view).items() if not reason)
-        guess = did_you_mean(name, CHARTS)
-        raise RequestError(f"there is no chart {name!r}.{guess} This run can draw: {drawable or 'none'}.")
     try:
-        return CHARTS[name].draw(view, size)
+        if name in CHARTS:
+            return CHARTS[name].draw(view, size)
+        problem = f"there is no chart {name!r}.{did_you_mean(name, CHARTS)}"
     except NothingToDraw as reason:
-        drawable = ", ".join(each for each, missing in available(view).items() if not missing)
-        raise RequestError(
-            f"the chart {name!r} cannot be drawn: {reason}. This run can draw: {drawable or 'none'}."
-        ) from None
+        problem = f"the chart {name!r} cannot be drawn: {reason}."
+    drawable = ", ".join(each for each, missing in available(view).items() if not missing)
+    raise RequestError(f"{problem} This run can draw: {drawable or 'none'}.")
 
 
 def available(view: View) -> dict[str, str]:

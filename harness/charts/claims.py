@@ -9,7 +9,7 @@ from harness.charts.layout import Size
 from harness.charts.scales import chart_of, tone_colour
 from harness.charts.style import GRID, INK, TONES
 from harness.charts.view import NothingToDraw, View
-from harness.claims import Verdict
+from harness.claims import Judgement
 from harness.report.numbers import number
 from harness.report.verdicts import judged, relation
 
@@ -30,10 +30,10 @@ def draw(view: View, size: Size) -> Any:
     if view.suite is None or not view.suite.claims:
         raise NothingToDraw("the run's suite makes no claims")
     claims = view.suite.claims[:MOST_LINES]
-    verdicts = [judged(claim, view.kept, view.suite) for claim in claims]
-    order = [f"{i:03d}" for i in range(len(verdicts))]
-    lines = [_line(key, verdict) for key, verdict in zip(order, verdicts, strict=True)]
-    dots = [dot for key, verdict in zip(order, verdicts, strict=True) for dot in _dots(key, verdict)]
+    judgements = [judged(claim, view.kept, view.suite) for claim in claims]
+    order = [f"{i:03d}" for i in range(len(judgements))]
+    lines = [_line(key, judgement) for key, judgement in zip(order, judgements, strict=True)]
+    dots = [dot for key, judgement in zip(order, judgements, strict=True) for dot in _dots(key, judgement)]
     y = alt.Y("key:N", sort=order, axis=None)
     plot = max(90.0, min(240.0, 0.34 * size.inner))
     bound = max([BOUND, *(4.8 * len(line["bound"]) for line in lines)])
@@ -66,39 +66,39 @@ def draw(view: View, size: Size) -> Any:
     return alt.hconcat(*(part.properties(width=wide, height=LINE * len(order)) for part, wide in parts), spacing=4)
 
 
-def _line(key: str, verdict: Verdict) -> dict[str, Any]:
-    claim = verdict.claim
-    bounds = sorted({reference for _, reference in verdict.numbers.values()})
+def _line(key: str, judgement: Judgement) -> dict[str, Any]:
+    claim = judgement.claim
+    bounds = sorted({reference for _, reference in judgement.numbers.values()})
     bound = bounds[len(bounds) // 2] if bounds else math.nan if claim.value is None else claim.value
     return {
         "key": key,
         "text": claim.text,
         "whole": f"{claim.text} ({claim.source})" if claim.source else claim.text,
-        "tone": MARKS.get(verdict.verdict, "open"),
-        "verdict": verdict.verdict,
-        "why": verdict.explanation,
-        "share": None if not math.isfinite(bound) else bound / _scale(verdict),
+        "tone": MARKS.get(judgement.verdict, "open"),
+        "verdict": judgement.verdict,
+        "why": judgement.explanation,
+        "share": None if not math.isfinite(bound) else bound / _scale(judgement),
         "bound": "" if math.isnan(bound) else f"{SIGNS.get(relation(claim), relation(claim))} {number(bound)}",
     }
 
 
-def _dots(key: str, verdict: Verdict) -> list[dict[str, Any]]:
-    scale = _scale(verdict)
+def _dots(key: str, judgement: Judgement) -> list[dict[str, Any]]:
+    scale = _scale(judgement)
     return [
         {
             "key": key,
             "seed": seed,
             "share": min(max(value / scale, -0.02), 1.02),
             "value": number(value),
-            "tone": MARKS.get(verdict.verdict, "open"),
+            "tone": MARKS.get(judgement.verdict, "open"),
         }
-        for seed, (value, _) in verdict.numbers.items()
+        for seed, (value, _) in judgement.numbers.items()
         if math.isfinite(value)
     ]
 
 
-def _scale(verdict: Verdict) -> float:
-    numbers = [abs(n) for pair in verdict.numbers.values() for n in pair if math.isfinite(n)]
-    if verdict.claim.value is not None:
-        numbers.append(abs(verdict.claim.value))
+def _scale(judgement: Judgement) -> float:
+    numbers = [abs(n) for pair in judgement.numbers.values() for n in pair if math.isfinite(n)]
+    if judgement.claim.value is not None:
+        numbers.append(abs(judgement.claim.value))
     return max(numbers, default=1.0) or 1.0

@@ -7,12 +7,13 @@ import altair as alt
 from harness.charts.layout import Size
 from harness.charts.scales import chart_of, depth
 from harness.charts.view import NothingToDraw, View
+from harness.measurements import Scalar
 from harness.report.conditions import written
 from harness.report.grid_table import BROKE
 from harness.report.learnability import Cell, Learnability
 from harness.report.numbers import count
 from harness.report.success import SCORE
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.seeds import came_to_a_result
 from harness.suites import format_arguments
 

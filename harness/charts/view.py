@@ -17,7 +17,7 @@ from harness.suites import Suite
 T = TypeVar("T")
 
 MOST_MODELS, MOST_TASKS, MOST_SEEDS = 12, 6, 20
-"""So many are drawn of a run; more cannot be told apart."""
+"""At most this many of a run are drawn; more cannot be told apart."""
 
 MOST_PLACES = 200
 """Of a curve; of longer ones evenly chosen places are drawn, the first and the last among them."""

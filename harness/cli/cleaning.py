@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.common import counted, say, terminal_width
+
+if TYPE_CHECKING:
+    from harness.cleaning import Held
 
 
 @click.command()
@@ -48,7 +51,7 @@ def clean(directory: Path, kinds: tuple[str, ...], form: str) -> None:
         say(f"\nDelete what is not needed: harness clean {directory} --remove all   (or {', '.join(found)})")
 
 
-def _as_data(held: Any) -> dict[str, Any]:
+def _as_data(held: "Held") -> dict[str, Any]:
     return {"files": [str(path) for path in held.paths], "bytes": held.size}
 
 

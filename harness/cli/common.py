@@ -3,16 +3,22 @@
 import codecs
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.errors import RequestError
 from harness.safe import visible_lines
+
+if TYPE_CHECKING:  # whoever has results or a run has imported them
+    from harness.execution import Progress
+    from harness.results import Results
+    from harness.schema import Record
+    from harness.suites import Suite
 
 DEFAULT_PAGE = ":in the run directory:"
 """What `--page` means without a file."""
@@ -45,7 +51,8 @@ class PageFile(click.Path):
         return super().convert(value, param, ctx)
 
 
-def rendered(results: Any, suite: Any, form: Any) -> str:
+def rendered(results: "Results", suite: "Suite | None", form: str) -> str:
+    """The report on some results, as wide as the terminal, with what plugins add to it."""
     from harness.report import can_draw, render
 
     records, note = list(results), results.note
@@ -53,7 +60,7 @@ def rendered(results: Any, suite: Any, form: Any) -> str:
     return render(records, suite, form, width=terminal_width(), ascii=ascii, sections=sections, note=note)
 
 
-def sections_of(records: Any) -> Any:
+def sections_of(records: "Iterable[Record]") -> list[Any]:
     """What plugins add to a report."""
     from harness.registry import default_registry
 
@@ -92,7 +99,7 @@ def check_folder(path: Path) -> None:
         raise RequestError(f"there is no folder {str(path.parent)!r} to write {path.name!r} into; make it first")
 
 
-def write_page(results: Any, path: Path) -> None:
+def write_page(results: "Results", path: Path) -> None:
     """Write the page of some results.
 
     Raises:
@@ -133,7 +140,7 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Any], None]]:
+def progress() -> "Iterator[Callable[[Progress], None]]":
     """A bar with the time left on a terminal; elsewhere, as in a log, a line for each tenth of what takes long."""
     from tqdm import tqdm
 
@@ -143,7 +150,7 @@ def progress() -> Iterator[Callable[[Any], None]]:
     layout = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} gone, {remaining} left"
     with tqdm(total=1, bar_format=layout, desc="starting", leave=False, file=sys.stderr) as bar:
 
-        def report(state: Any) -> None:
+        def report(state: "Progress") -> None:
             bar.total = state.all_trials
             bar.set_description_str(_how_far(state), refresh=False)
             bar.update(state.trials - bar.n)
@@ -151,7 +158,7 @@ def progress() -> Iterator[Callable[[Any], None]]:
         yield report
 
 
-def _told_in_lines() -> Callable[[Any], None]:
+def _told_in_lines() -> "Callable[[Progress], None]":
     from time import monotonic
 
     from tqdm import tqdm
@@ -159,7 +166,7 @@ def _told_in_lines() -> Callable[[Any], None]:
     begun = last = monotonic()
     tenths = 0
 
-    def report(state: Any) -> None:
+    def report(state: "Progress") -> None:
         nonlocal last, tenths
         now, share = monotonic(), state.trials / max(state.all_trials, 1)
         if share < 1 and int(10 * share) > tenths and now - last >= PATIENCE:
@@ -170,7 +177,7 @@ def _told_in_lines() -> Callable[[Any], None]:
     return report
 
 
-def _how_far(state: Any) -> str:
+def _how_far(state: "Progress") -> str:
     steps = f", step {state.steps:,.0f} of {state.all_steps:,}" if state.all_steps else ""
     return f"trial {state.trials:.1f} of {state.all_trials}{steps}"
 
@@ -218,4 +225,5 @@ def terminal_width() -> int:
 
 
 def counted(n: int | str, word: str) -> str:
+    """`1 trial`, `3 trials`; also of a number that is written already, or of several: `100, 200 steps`."""
     return f"{n} {word}{'' if str(n) == '1' else 's'}"

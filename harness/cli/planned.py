@@ -3,23 +3,28 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from harness.cli.common import counted
 
+if TYPE_CHECKING:  # whoever calls with a plan has imported them
+    from harness.plan import Plan, Planned
+    from harness.schema import PluginUse, Trial
+
 MOST_TRIALS = 40
-"""More are not told one by one."""
+"""Of a plan with more, trials are not listed one by one."""
 
 TOLD = ("steps", "epochs", "lr")
 """Settings that are told of every trial; of others those in which trials differ."""
 
 
-def plan_lines(plan: Any) -> Iterator[str]:
+def plan_lines(plan: "Plan") -> Iterator[str]:
     """What is planned, for people."""
     return _one_by_one(plan) if len(plan.trials) <= MOST_TRIALS else _in_groups(plan)
 
 
-def plan_data(plan: Any, out: Any) -> str:
+def plan_data(plan: "Plan", out: Path | str) -> str:
     """Every trial and cell with its id, and where records would go, as JSON."""
     trials = [
         {
@@ -36,7 +41,7 @@ def plan_data(plan: Any, out: Any) -> str:
     return json.dumps({"out": str(out), "shard": plan.shard, "trials": trials}, indent=1)
 
 
-def _one_by_one(plan: Any) -> Iterator[str]:
+def _one_by_one(plan: "Plan") -> Iterator[str]:
     varied = _varied([planned.trial for planned in plan.trials])
     for planned in plan.trials:
         trial = planned.trial
@@ -47,14 +52,14 @@ def _one_by_one(plan: Any) -> Iterator[str]:
             yield f"  {cell.id}  {cell.probe.called} ({cell.stage})"
 
 
-def _in_groups(plan: Any) -> Iterator[str]:
+def _in_groups(plan: "Plan") -> Iterator[str]:
     """Models on tasks, with all seeds, settings and probes; together stand those of which the same is to be said."""
     from harness.grids import argument_part
     from harness.varying import without
 
     varied = _varied([planned.trial for planned in plan.trials])
     arguments = [*argument_part(plan.suite.grid)]
-    groups: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[tuple[str, str], list[Planned]] = {}
     for planned in plan.trials:
         model = _called(without(planned.trial.model, arguments))
         groups.setdefault((model, planned.trial.task.called), []).append(planned)
@@ -72,7 +77,7 @@ def _in_groups(plan: Any) -> Iterator[str]:
 
 
 def _crossed(said: dict[tuple[str, str], str]) -> list[tuple[Sequence[str], Sequence[str], str]]:
-    """Pairs as few crosses: first the second ones of one first, then the first ones with the same second ones."""
+    """Pairs as a few crosses: all that a first stands with, and then all firsts that stand with the same."""
     rows: dict[tuple[str, str], list[str]] = {}
     for (first, second), details in said.items():
         rows.setdefault((first, details), []).append(second)
@@ -82,7 +87,7 @@ def _crossed(said: dict[tuple[str, str], str]) -> list[tuple[Sequence[str], Sequ
     return [(firsts, seconds, details) for (seconds, details), firsts in blocks.items()]
 
 
-def _details(group: Sequence[Any], varied: Iterable[str], arguments: Iterable[str]) -> str:
+def _details(group: "Sequence[Planned]", varied: Iterable[str], arguments: Iterable[str]) -> str:
     """Seeds, settings, arguments of the grid and probes of some trials of one model on one task."""
     from harness.seeds import name_seeds
 
@@ -97,11 +102,11 @@ def _details(group: Sequence[Any], varied: Iterable[str], arguments: Iterable[st
     return "; ".join([*parts, *probes])
 
 
-def _called(use: Any) -> str:
+def _called(use: "PluginUse") -> str:
     return f"{use.alias}={use.label}" if use.alias else str(use.label)
 
 
-def _how(group: Sequence[Any], varied: Iterable[str]) -> str:
+def _how(group: "Sequence[Planned]", varied: Iterable[str]) -> str:
     """How the trials are trained, with all values of what differs among them."""
     first, trainings = group[0], [planned.trial.training for planned in group]
     steps = [each.steps for each in trainings if each.steps is not None]
@@ -115,7 +120,7 @@ def _how(group: Sequence[Any], varied: Iterable[str]) -> str:
         how = ", ".join(["fitted", f"{' or '.join(lengths)} at most", *batch_size])
     else:
         how = ", ".join([" or ".join(lengths), f"lr {_values(each.lr for each in trainings)}", *told.values()])
-    return how + (" (one seed stands for all: the data is fixed)" if first.same else "")
+    return how + (" (one seed stands for all: the data is fixed)" if first.for_all_seeds else "")
 
 
 def _values(values: Iterable[Any]) -> str:
@@ -125,7 +130,7 @@ def _values(values: Iterable[Any]) -> str:
     return ", ".join(dict.fromkeys(map(written, values)))
 
 
-def _varied(trials: Sequence[Any]) -> list[str]:
+def _varied(trials: "Sequence[Trial]") -> list[str]:
     """The training settings in which trials of one model on one task differ, beside those that are told anyway."""
     from harness.report.conditions import differing
 

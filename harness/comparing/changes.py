@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from harness.comparing.pairing import Pair
 from harness.report.conditions import conditions, written
-from harness.schema import PluginUse, Provenance, Record
+from harness.schema import ModelUse, PluginUse, Provenance, Record
 from harness.vocabulary import CROSSED
 
 DIGITS = 8
@@ -70,8 +70,7 @@ def _folder(use: PluginUse) -> str:
 
 
 def _size(use: PluginUse) -> str:
-    parameters = getattr(use, "parameters", None)
-    return "" if parameters is None else f"{parameters:,}"
+    return f"{use.parameters:,}" if isinstance(use, ModelUse) and use.parameters is not None else ""
 
 
 def _versions(records: Iterable[Record], kind: str) -> list[str]:

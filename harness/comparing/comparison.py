@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from harness.comparing.changes import Change, changes
 from harness.comparing.differences import Difference, differences
-from harness.comparing.pairing import Cell, Lone, Pair, Side, pair_runs, split
+from harness.comparing.pairing import CellName, Lone, Pair, Side, pair_runs, split
 from harness.errors import RequestError, did_you_mean, shown
 from harness.results import Results, load, needed_for
 from harness.schema import Record
@@ -19,7 +19,7 @@ from harness.vocabulary import FORMATS
 class Unmeasured(NamedTuple):
     """A cell that at least one of the runs could not measure, for some seeds."""
 
-    cell: Cell
+    cell: CellName
     seeds: tuple[int, ...]
     a: str
     """`ok`, or `skipped` or `failed` with the reason."""

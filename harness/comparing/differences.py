@@ -23,10 +23,9 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from harness.comparing.direction import Direction, direction
-from harness.comparing.pairing import Cell, Pair
-from harness.measurements import Entry, Measured, Pattern, place
-from harness.report.blocks import TIMES
-from harness.schema import Measurement, PluginUse, Record, Scalar
+from harness.comparing.pairing import CellName, Pair
+from harness.measurements import TIMES, Entry, Measured, Measurement, Pattern, Scalar, place
+from harness.schema import PluginUse, Record
 from harness.seeds import FEW_SEEDS, Summary, coverage, seeds_alike, summarise
 from harness.selection import difference
 from harness.statistics import MARGIN
@@ -65,7 +64,7 @@ class Place(NamedTuple):
 class Difference:
     """One number in both runs. What has a value for each seed is in the order of `seeds`."""
 
-    cell: Cell
+    cell: CellName
     of: Measurement
     """The measurement, as one record of the first run has it."""
     place: Place
@@ -192,7 +191,7 @@ def differences(pairs: Iterable[Pair]) -> Iterator[Difference]:
             yield from _measured(pair.cell, a, b)
 
 
-def _validation(cell: Cell, a: Sequence[Record], b: Sequence[Record]) -> Difference | None:
+def _validation(cell: CellName, a: Sequence[Record], b: Sequence[Record]) -> Difference | None:
     """The validation loss, where every seed has one."""
     old, new = ([record.trained.validation_loss for record in side if record.trained] for side in (a, b))
     if len(old) < len(a) or len(new) < len(b):
@@ -212,7 +211,7 @@ def _validation(cell: Cell, a: Sequence[Record], b: Sequence[Record]) -> Differe
     )
 
 
-def _measured(cell: Cell, a: Sequence[Record], b: Sequence[Record]) -> Iterator[Difference]:
+def _measured(cell: CellName, a: Sequence[Record], b: Sequence[Record]) -> Iterator[Difference]:
     obstacle = "" if all(map(_same_data, a, b)) else "the task has changed, and so has its data"
     others = [_by_name(record) for record in b]
     own = [_by_name(record) for record in a]
@@ -234,7 +233,7 @@ def _measured(cell: Cell, a: Sequence[Record], b: Sequence[Record]) -> Iterator[
 
 
 def _difference(
-    cell: Cell,
+    cell: CellName,
     first: Measurement,
     at: Place,
     a: Sequence[Record],

@@ -4,15 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from harness.measurements import Curve, Measured, Scalar
-from harness.report.blocks import TIMES
+from harness.measurements import SIZES, TIMES, Curve, Measurement, Scalar
 from harness.schema import Record
 
 Direction = Literal[1, -1, 0]
 """1 where more is better, -1 where less is, 0 where that is not known or not so."""
-
-SIZES = ("MiB", "GiB", "KiB", "bytes", "B")
-"""Units of memory."""
 
 BY_NAME: dict[str, Direction] = {"longest_good": 1, "limit": 1}
 """Of distances that a model masters."""
@@ -21,7 +17,7 @@ INTERVENING = ("edge_cut", "input_swap", "state_cut")
 """Probes that change what a model sees: what is left of its score then is evidence, and neither good nor bad."""
 
 
-def direction(measurement: Measured, record: Record, values: Sequence[float]) -> Direction:
+def direction(measurement: Measurement, record: Record, values: Sequence[float]) -> Direction:
     """Which way of a measurement is good.
 
     - Of time and memory, less.
@@ -37,7 +33,7 @@ def direction(measurement: Measured, record: Record, values: Sequence[float]) ->
     """
     if record.probe.name in INTERVENING:
         return 0
-    unit = getattr(measurement, "unit", "")
+    unit = measurement.unit
     if unit in TIMES or unit in SIZES:
         return -1
     if isinstance(measurement, Curve) or (isinstance(measurement, Scalar) and measurement.levels):
@@ -46,7 +42,7 @@ def direction(measurement: Measured, record: Record, values: Sequence[float]) ->
     found = {way for each in alike if (way := _towards(each.levels, [entry.value for entry in each.entries()]))}
     if len(found) == 1:
         return found.pop()
-    return BY_NAME.get(getattr(measurement, "name", ""), 0)
+    return BY_NAME.get(measurement.name, 0)
 
 
 def _towards(levels: dict[str, float], values: Sequence[float]) -> Direction:

@@ -9,7 +9,7 @@ from textwrap import shorten
 
 from harness.comparing.comparison import Comparison, counts
 from harness.comparing.differences import RARE, TRAINING, Difference, Verdict, headlines, luck
-from harness.comparing.pairing import Cell, Lone, Side
+from harness.comparing.pairing import CellName, Lone, Side
 from harness.measurements import Curve, Matrix
 from harness.report.blocks import LONGEST_REASON
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, drawn, in_ascii, in_safety
@@ -184,7 +184,7 @@ def named(row: Difference) -> str:
     return f"{_probe(row.cell)}: {row.measurement}"
 
 
-def _probe(cell: Cell) -> str:
+def _probe(cell: CellName) -> str:
     return f"{cell.probe} {IN_WORDS[cell.stage]}" if cell.stage == "initial" else cell.probe
 
 

@@ -23,7 +23,7 @@ TONES = {"better": "good", "worse": "bad", "identical": "quiet", "same": "quiet"
 """How the first word of a cell is shown."""
 
 MOST_PANELS = 36
-"""So many curves are drawn, since each takes a part of a second; the page says how many it leaves out."""
+"""At most this many curves are drawn, since each takes a part of a second; the page says how many it leaves out."""
 
 
 IN_NOTEBOOK = 2

@@ -49,7 +49,7 @@ class Side:
         return ", ".join(self.labels[kind].values())
 
 
-class Cell(NamedTuple):
+class CellName(NamedTuple):
     """What was measured, by the names that reports give it."""
 
     model: str
@@ -75,7 +75,7 @@ class Cell(NamedTuple):
 class Pair:
     """A cell that is in both runs; records by seed, whatever their outcome."""
 
-    cell: Cell
+    cell: CellName
     a: Mapping[int, Record]
     b: Mapping[int, Record]
 
@@ -88,7 +88,7 @@ class Pair:
 class Lone(NamedTuple):
     """What one of the runs has alone."""
 
-    cell: Cell
+    cell: CellName
     seeds: tuple[int, ...]
     lacks: str
     """What the other run does not have: the `model`, the `task`, the `probe`, the `cell` or the `seeds`."""
@@ -220,7 +220,7 @@ def _alone(side: Side, key: _Key, ways: _Ways, lacks: str) -> Iterator[Lone]:
         yield Lone(_cell(side, key, side, key, way), tuple(sorted(records)), lacks)
 
 
-def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> Cell:
+def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> CellName:
     def called(kind: str, own: Identity, its: Identity) -> str:
         mine, theirs = a.labels[kind][own], b.labels[kind][its]
         if mine == theirs:  # each in its own run, where it may need no arguments to be told from the others
@@ -231,7 +231,7 @@ def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> Cell:
         return mine if mine == theirs else f"{mine} -> {theirs}"
 
     model, task, probe = (called(*each) for each in zip(CROSSED, key[:3], other[:3], strict=True))
-    return Cell(model, task, probe, key[3], way)
+    return CellName(model, task, probe, key[3], way)
 
 
 def _ways(a: _Ways, b: _Ways) -> dict[str, tuple[dict[int, Record], dict[int, Record]]]:
@@ -275,7 +275,7 @@ def _asked(a: Side, b: Side, same: Iterable[tuple[str, str]]) -> dict[str, dict[
             for side, which, word in ((a, 0, old), (b, 1, new)):
                 if not any(each[which] for each in meant.values()):
                     raise _nothing_called(side, word)
-            raise RequestError(f"{old!r} and {new!r} are no two models, tasks or probes that could be the same")
+            raise RequestError(f"{old!r} and {new!r} name no two models, no two tasks and no two probes")
         kind = kinds[0]
         mine, theirs = meant[kind]
         if len(mine) > 1 or len(theirs) > 1:

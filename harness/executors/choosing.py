@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from harness.arguments import validate
-from harness.errors import HarnessError, PluginError, RequestError, shown
+from harness.errors import HarnessError, PluginError, RequestError, describe, shown
 from harness.executors import Executor, Limits
-from harness.registry import Registry, describe, plugin_error
+from harness.registry import Registry, plugin_error
 from harness.suites import Request, Suite
 from harness.targets import find_entry, load_definition, only_here
 from harness.vocabulary import CROSSED

@@ -17,11 +17,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.hooks import RemovableHandle
 
 from harness.batches import Interface
+from harness.capabilities import Capabilities
 from harness.errors import RequestError
 from harness.ledger.owners import REST, Owners
 from harness.ledger.parts import MIXING, PARTS, parameters_by_part, parts_of
 from harness.offers import OffersState
-from harness.recurrence import recurrent_modules
+from harness.recurrence import recurrent_modules, state_size
 from harness.recurrence.nested import leaves
 
 SHORT = (8, 16, 24, 40)
@@ -40,7 +41,8 @@ ORDER: dict[Growth, str] = {
 }
 """How a model reads a sequence, by how its longest chain of operations grows with the length."""
 
-Flops = dict[str, int]
+ByPart = dict[str, int]
+"""A number for each part of a model (`PARTS`)."""
 
 Passes = dict[tuple[str, str], int]
 """Of a forward and a backward pass: operations of each part, as `forward` and as `training`, and `cache` in `bytes`."""
@@ -71,9 +73,9 @@ class Ledger:
 
     interface: Interface
     length: int
-    parameters: Flops
-    forward: Flops
-    training: Flops
+    parameters: ByPart
+    forward: ByPart
+    training: ByPart
     cache_bytes: int
     state_bytes: int
     exponent: float
@@ -94,8 +96,8 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         RequestError: the model says that it takes no sequence of that length, or a source and its separator have no
             room in it.
     """
-    most = getattr(model, "max_length", None)
-    if isinstance(most, int) and length > most:
+    most = Capabilities(model).max_length
+    if most is not None and length > most:
         raise RequestError(
             f"{type(model).__name__} takes {most} tokens at most, and the length is {length}; ask for a shorter one, "
             "or build it for longer sequences (max_length)"
@@ -122,7 +124,7 @@ def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
         return _passes(model, inputs(time), parts)
 
     half = length // 2
-    short = (min(32, most) if isinstance(most, int) else 32) // 4
+    short = (32 if most is None else min(32, most)) // 4
     depths = [_chain(model, inputs(times * short)) for times in (1, 2, 4)] if short >= least else [0, 0, 0]
     growth = _growth(*depths) if short >= least else "other"
     at = partial(_at, passes) if growth == "linear" else passes
@@ -188,7 +190,7 @@ def _passes(model: nn.Module, inputs: Tensor, parts: Mapping[str, str]) -> Passe
     }
 
 
-def _by_part(counter: FlopCounterMode) -> Flops:
+def _by_part(counter: FlopCounterMode) -> ByPart:
     """What was counted until now."""
     counted = counter.get_flop_counts()
     found = dict.fromkeys(PARTS, 0)
@@ -257,14 +259,7 @@ def _state(module: Any) -> int:
     """Bytes of a recurrent module's state for one sequence."""
     if isinstance(module, OffersState):
         return sum(leaf.nbytes for leaf in leaves(module.initial_state(1)))
-    weight = next(module.parameters())
-    hidden = int(module.hidden_size)
-    width = getattr(module, "proj_size", 0) or hidden
-    if isinstance(module, nn.LSTM | nn.LSTMCell):
-        width += hidden
-    directions = 2 if getattr(module, "bidirectional", False) else 1
-    layers = int(getattr(module, "num_layers", 1))
-    return layers * directions * int(width) * int(weight.element_size())
+    return state_size(module) * int(next(module.parameters()).element_size())
 
 
 def _chain(model: nn.Module, inputs: Tensor) -> int:

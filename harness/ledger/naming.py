@@ -64,7 +64,7 @@ def _without_values(plugin: Plugin, interface: Interface, length: int) -> Ledger
     with torch.random.fork_rng(devices=[]), FakeTensorMode():
         model: Any = plugin.construct(vocab_size=interface.input_size, interface=interface)
         if not isinstance(model, nn.Module):
-            raise TypeError
+            raise TypeError  # built with its values it is refused in words
         return count(model.eval(), interface, length)
 
 

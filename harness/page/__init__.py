@@ -18,9 +18,9 @@ from markupsafe import Markup
 from harness.charts import CHARTS, NothingToDraw, Size, View
 from harness.charts.files import specification, svg
 from harness.charts.style import BLACK, BLUE, FAINT, GRID, INK, SHADE
+from harness.errors import describe
 from harness.page.command import command_of
 from harness.page.explorer import explorer
-from harness.registry import describe
 from harness.report.blocks import document
 from harness.report.card_table import BEST, asked, not_asked
 from harness.report.cards import QUESTIONS, cards
@@ -47,7 +47,7 @@ VARIABLES = {
 MOST_CARDS = 60
 MOST_ROWS = 400
 MOST_CELLS = 60_000
-"""So many models, rows of a table, and cells of all tables together are shown; the page says what it leaves out."""
+"""The most models, rows of a table, and cells of all tables together that are shown; the page says what is left out."""
 
 MOST_IN_NOTEBOOK = 12
 

@@ -22,7 +22,7 @@ Positions count from 0. What is carried from step to step is one vector for each
 
 from harness.recurrence.jacobians import direct_path, jacobians
 from harness.recurrence.layers import StateLayer
-from harness.recurrence.seeing import Seen, observe, recurrent_modules, replaced, states_of
+from harness.recurrence.seeing import Seen, observe, recurrent_modules, replaced, state_size, states_of
 
 __all__ = [
     "Seen",
@@ -32,5 +32,6 @@ __all__ = [
     "observe",
     "recurrent_modules",
     "replaced",
+    "state_size",
     "states_of",
 ]

@@ -210,8 +210,8 @@ class OfferedCall(Call):
         return opened.outputs
 
 
-def kind_of(module: nn.Module) -> type[Call]:
-    """How a recurrent module is called."""
+def call_type(module: nn.Module) -> type[Call]:
+    """The class that reads the calls of a recurrent module."""
     if isinstance(module, OffersState):
         return OfferedCall
     return LayersCall if isinstance(module, nn.RNNBase) else CellCall

@@ -32,7 +32,10 @@ def jacobians(layer: StateLayer, starts: Sequence[int], end: int) -> Float[Tenso
     if layer.direction == "backward":
         raise RequestError(f"{layer.name} reads backward: Jacobians are of layers that read forward")
     if not starts or min(starts) < -1 or max(starts) >= end or end >= layer.states.shape[1]:
-        raise RequestError(f"no Jacobian from positions {list(starts)} to {end} of {layer.states.shape[1]}")
+        raise RequestError(
+            f"no Jacobian from positions {list(starts)} to {end} of {layer.states.shape[1]}: starts lie "
+            "between -1 and the position before the end"
+        )
     with torch.enable_grad():
         first = layer.after(min(starts)).detach().clone().requires_grad_()
         passed = [first, *layer.advance(first, min(starts), end)]

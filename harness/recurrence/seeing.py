@@ -14,8 +14,10 @@ from torch import Tensor, nn
 
 from harness.offers import OffersState
 from harness.recurrence.agreement import agree
-from harness.recurrence.calls import Call, CellCall, in_cell_form, kind_of
+from harness.recurrence.calls import Call, CellCall, call_type, in_cell_form
+from harness.recurrence.equations import equations_of
 from harness.recurrence.layers import StateLayer, joined
+from harness.recurrence.nested import leaves
 from harness.recurrence.replacing import Replacement
 from harness.recurrence.strands import Change, Opened
 
@@ -35,6 +37,15 @@ def recurrent_modules(model: nn.Module) -> dict[str, nn.Module]:
 
     look(model, "")
     return found
+
+
+def state_size(module: nn.Module) -> int:
+    """How many numbers a recurrent module carries from one step to the next, for one sequence: the states and cells of
+    all its layers, in both directions."""
+    if isinstance(module, OffersState):
+        return sum(leaf.numel() for leaf in leaves(module.initial_state(1)))
+    assert isinstance(module, nn.RNNBase | nn.RNNCellBase)
+    return sum(each.hidden + each.cells for each in equations_of(module))
 
 
 @dataclass(eq=False)
@@ -170,7 +181,7 @@ class _Session:
 
     def _ran(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """After a call of a recurrent module: made again in the open, compared and recorded."""
-        call = kind_of(module)(path, module, args, kwargs, output)
+        call = call_type(module)(path, module, args, kwargs, output)
         own = call.outputs
         number, offset = self._place(call, len(own))
         touched: list[int] = []

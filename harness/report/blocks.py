@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from textwrap import shorten
 
+from harness.measurements import TIMES, Scalar
 from harness.report.card_table import BEST, card_blocks, explained
 from harness.report.cards import Card, cards
-from harness.report.curves import TABLES
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, Verbatim, drawn, in_ascii, in_safety
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_out
@@ -17,17 +17,15 @@ from harness.report.legend import legend
 from harness.report.numbers import count, spread, with_error
 from harness.report.overview import overview_blocks
 from harness.report.settings import settings_blocks
+from harness.report.tables import TABLES
 from harness.report.verdicts import claim_blocks
 from harness.safe import bounded, visible
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.seeds import FEW_SEEDS, current, identity, name_seeds, summarise
 from harness.suites import Suite
 
 LONGEST_REASON = 400
 """Characters of a reason or error message; the JSON has all of it, with the traceback."""
-
-TIMES = ("s", "ms", "us", "ns")
-"""Units of time."""
 
 
 def document(

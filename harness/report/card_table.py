@@ -10,7 +10,7 @@ from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
 
 MOST_CARDS = 40
-"""So many are shown before the tables, which have all."""
+"""At most this many are shown before the tables, which have all."""
 
 
 BEST = "Of each model the cell of the grid that is best on validation data."

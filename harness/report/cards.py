@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from harness.matching import asked_for
+from harness.matching import without_baselines
 from harness.measurements import Curve, Pattern, Scalar, place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
@@ -107,7 +107,7 @@ BAD_WORDS = {
 def cards(groups: Sequence[Group]) -> list[Card]:
     """A card for each model on each task, in the order of the groups; for baselines only where they are alone."""
     known = [(group.task, row) for group in groups for row in group.rows]
-    asked = asked_for(known, lambda each: each[1].records[0].model)
+    asked = without_baselines(known, lambda each: each[1].records[0].model)
     places = {(task, row.label): row.called for task, row in asked}
     found = []
     for (task, model), called in places.items():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from harness.registry import describe
+from harness.errors import describe
 from harness.report.layout import Column
 from harness.safe import bounded, sentence, visible, visible_lines
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.errors import describe
 from harness.labels import aliases, full_labels
-from harness.registry import describe
 from harness.safe import spreadsheet
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, current, identity

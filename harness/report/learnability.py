@@ -18,7 +18,7 @@ from harness.report.grouping import Group, marked
 from harness.report.numbers import number
 from harness.report.success import SCORE, Threshold, threshold_of
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validated
+from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validation_loss
 from harness.statistics import BRIEF, MARGIN
 from harness.suites import Experiment, Suite, format_arguments
 from harness.varying import without
@@ -101,7 +101,7 @@ class Cell:
     @property
     def validation(self) -> float:
         """What it is chosen by."""
-        return validated(self.records)
+        return validation_loss(self.records)
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,18 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+from harness.measurements import Matrix, Scalar
 from harness.report.conditions import SETTINGS, conditions
-from harness.report.curves import BELOW
 from harness.report.elements import Table
 from harness.report.grouping import BASELINE, MARK, Group, Row
-from harness.schema import Matrix, Scalar
+from harness.report.tables import BELOW
 from harness.seeds import MANY_SEEDS, coverage
 
 FAILURES = ("never learned", "partly learned", "forgets with distance", "answers wrongly")
 """Verdicts that another learning rate may change."""
 
 MOST_CASES = 1000
-"""So rare is what is told no more exactly."""
+"""Odds beyond one in this many are told no more exactly."""
 
 
 def legend(groups: Sequence[Group], tables: Sequence[Table]) -> list[str]:

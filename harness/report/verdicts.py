@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from harness.claims import Ruling, Verdict, judge
+from harness.claims import Judgement, Verdict, judge
+from harness.errors import describe
 from harness.measurements import place
-from harness.registry import describe
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
@@ -20,54 +20,61 @@ from harness.suites import Claim, Selection, Suite, format_arguments
 
 def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
     """The claims with their verdicts, and one line that counts them."""
-    verdicts = [judged(claim, records, suite) for claim in suite.claims]
-    columns = [Column("verdict", [v.verdict for v in verdicts], "label")]
+    judgements = [judged(claim, records, suite) for claim in suite.claims]
+    columns = [Column("verdict", [each.verdict for each in judgements], "label")]
     if compact:
-        columns.append(Column("claim", [_all_of_it(v) for v in verdicts], "text"))
+        columns.append(Column("claim", [_all_of_it(each) for each in judgements], "text"))
     else:
-        told = {
-            "claim": [v.claim.text for v in verdicts],
-            "comparison": [comparison(v.claim) for v in verdicts],
-            "seeds": [per_seed(v) for v in verdicts],
-            "why": [v.explanation for v in verdicts],
-            "source": [v.claim.source for v in verdicts],
-        }
-        columns += [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
-    return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(verdicts))]
+        columns += [
+            *claim_columns(judgements),
+            Column("source", [sentence(each.claim.source) for each in judgements], "text"),
+        ]
+    return [Heading("Claims"), Table(columns, whole=True), Paragraph(tally(judgements))]
 
 
-def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Verdict:
+def claim_columns(judgements: Sequence[Judgement]) -> list[Column]:
+    """Claims, what they compare, the number of every seed, and why the verdict is what it is."""
+    told = {
+        "claim": [each.claim.text for each in judgements],
+        "comparison": [comparison(each.claim) for each in judgements],
+        "seeds": [per_seed(each) for each in judgements],
+        "why": [each.explanation for each in judgements],
+    }
+    return [Column(header, [*map(sentence, cells)], "text") for header, cells in told.items()]
+
+
+def judged(claim: Claim, records: Sequence[Record], suite: Suite) -> Judgement:
     """The verdict on a claim of a suite, whatever its records are."""
     try:
         return judge(claim, records, range(suite.seeds_for(claim)), suite.grid)
     except Exception as error:  # a report shows what it can
-        return Verdict(claim, "not judged", {}, f"could not be judged: {describe(error)}")
+        return Judgement(claim, "not judged", {}, f"could not be judged: {describe(error)}")
 
 
 def unanswerable(
-    suite: Suite | None, records: Sequence[Record], rulings: Sequence[Ruling] = ("invalid claim", "not judged")
+    suite: Suite | None, records: Sequence[Record], verdicts: Sequence[Verdict] = ("invalid claim", "not judged")
 ) -> list[str]:
     """What is wrong with the claims of a suite that nobody can answer, a sentence each.
 
     Args:
         suite: with the claims.
         records: those of the run.
-        rulings: `invalid claim`: the suite has to be put right; `not judged`: an error came up.
+        verdicts: `invalid claim`: the suite has to be put right; `not judged`: an error came up.
     """
-    verdicts = [judged(claim, records, suite) for claim in suite.claims] if suite else []
+    judgements = [judged(claim, records, suite) for claim in suite.claims] if suite else []
     return [
         f"the claim {each.claim.text!r} {'is invalid: ' if each.verdict == 'invalid claim' else ''}{each.explanation}"
-        for each in verdicts
-        if each.verdict in rulings
+        for each in judgements
+        if each.verdict in verdicts
     ]
 
 
-def _all_of_it(verdict: Verdict) -> str:
+def _all_of_it(judgement: Judgement) -> str:
     """In three lines."""
-    claim = verdict.claim
+    claim = judgement.claim
     source = f" ({claim.source})" if claim.source else ""
-    numbers = f"{per_seed(verdict)}: " if verdict.numbers else ""
-    return "\n".join(map(sentence, (claim.text + source, comparison(claim), numbers + verdict.explanation)))
+    numbers = f"{per_seed(judgement)}: " if judgement.numbers else ""
+    return "\n".join(map(sentence, (claim.text + source, comparison(claim), numbers + judgement.explanation)))
 
 
 def comparison(claim: Claim) -> str:
@@ -118,20 +125,20 @@ def _quantity(selection: Selection) -> str:
     return text
 
 
-def per_seed(verdict: Verdict) -> str:
+def per_seed(judgement: Judgement) -> str:
     """`seeds 0: 0.998, 1: 1.00`, with what each is compared with if that depends on the seed; many in summary. What was
     measured once, without seeds: `0.912 ± 0.011`."""
-    if verdict.errors:
-        ((value, reference),), (error,) = verdict.numbers.values(), verdict.errors.values()
-        against = _against(verdict.claim, value, reference)
+    if judgement.errors:
+        ((value, reference),), (error,) = judgement.numbers.values(), judgement.errors.values()
+        against = _against(judgement.claim, value, reference)
         of = ", difference" if against else ""
         return f"{number(value)}{against}{'' if math.isnan(error) else f'{of} ± {number(error)}'}"
-    if len(verdict.numbers) > MANY_SEEDS:
-        values = spread(summarise(value for value, _ in verdict.numbers.values()))
-        return f"{len(verdict.numbers)} seeds: {values}"
+    if len(judgement.numbers) > MANY_SEEDS:
+        values = spread(summarise(value for value, _ in judgement.numbers.values()))
+        return f"{len(judgement.numbers)} seeds: {values}"
     parts = [
-        f"{seed}: {number(value)}{_against(verdict.claim, value, reference)}"
-        for seed, (value, reference) in verdict.numbers.items()
+        f"{seed}: {number(value)}{_against(judgement.claim, value, reference)}"
+        for seed, (value, reference) in judgement.numbers.items()
     ]
     return f"seed{'s' if len(parts) > 1 else ''} {', '.join(parts)}" if parts else ""
 
@@ -148,10 +155,10 @@ def _against(claim: Claim, value: float, reference: float) -> str:
     return f"{text} ({number(ratio)}x)" if ratio >= 1 else f"{text} (1/{number(1 / ratio)})"
 
 
-def tally(verdicts: Sequence[Verdict]) -> str:
+def tally(judgements: Sequence[Judgement]) -> str:
     """`Of 15 claims, 12 hold, 2 do not hold, 1 is undecided.`"""
-    counts = Counter(v.verdict for v in verdicts)
-    words: dict[Ruling, tuple[str, str]] = {
+    counts = Counter(each.verdict for each in judgements)
+    words: dict[Verdict, tuple[str, str]] = {
         "holds": ("holds", "hold"),
         "does not hold": ("does not hold", "do not hold"),
         "undecided": ("is undecided", "are undecided"),
@@ -159,4 +166,4 @@ def tally(verdicts: Sequence[Verdict]) -> str:
         "not judged": ("could not be judged", "could not be judged"),
     }
     parts = [f"{n} {one if n == 1 else several}" for outcome, (one, several) in words.items() if (n := counts[outcome])]
-    return f"Of {count(len(verdicts), 'claim')}, {', '.join(parts)}."
+    return f"Of {count(len(judgements), 'claim')}, {', '.join(parts)}."

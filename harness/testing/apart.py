@@ -9,9 +9,9 @@ from threading import TIMEOUT_MAX
 from time import monotonic
 
 from harness import errors
-from harness.errors import HarnessError, RequestError
+from harness.errors import HarnessError, RequestError, place_among
 from harness.executors.children import Child, Say, die_at_once, how_it_ended, in_short, listen, working
-from harness.registry import default_registry, place_among
+from harness.registry import default_registry
 from harness.testing.checks import check
 from harness.testing.installed import check_installed, short_name
 from harness.testing.results import CheckReport, CheckResult, Key

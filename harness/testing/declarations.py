@@ -2,13 +2,11 @@
 
 import inspect
 
-from pydantic import ValidationError
-
-from harness.errors import HarnessError, did_you_mean
-from harness.schema import Training
+from harness.errors import HarnessError, RequestError
 from harness.targets import place_of
 from harness.testing.case import Case
 from harness.testing.checks import Failed, check
+from harness.training_settings import merge_training
 
 
 @check(
@@ -39,21 +37,10 @@ def arguments(case: Case) -> str:
     builds=False,
 )
 def recommended_training(case: Case) -> str:
-    """Names and values."""
-    advice = dict(case.says.recommended_training)
-    for name in advice:
-        if name not in Training.model_fields:
-            known = Training.model_fields
-            raise Failed(
-                f"there is no training setting {name!r}.{did_you_mean(name, known)} Settings: {', '.join(known)}",
-                case.declared_at,
-            )
-    if advice.get("epochs") is not None:
-        advice.setdefault("steps", None)
+    """Names and values, as a plan reads them."""
+    advice = case.says.recommended_training
     try:
-        Training.model_validate(advice)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        at = ".".join(map(str, problem["loc"]))
-        raise Failed(f"recommended_training does not fit: {at} {problem['msg']}", case.declared_at) from None
+        merge_training(advice)
+    except RequestError as error:
+        raise Failed(str(error), case.declared_at) from None
     return ", ".join(f"{name}={value}" for name, value in advice.items()) or "it recommends nothing"

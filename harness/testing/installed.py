@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.errors import PluginError, RequestError, did_you_mean
+from harness.errors import PluginError, RequestError, describe, did_you_mean
 from harness.folders import is_file
 from harness.kinds import kind_of
 from harness.plugin import resolve
-from harness.registry import Entry, Registry, describe
+from harness.registry import Entry, Registry
 from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
 from harness.testing.checks import check

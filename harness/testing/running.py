@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from harness.contracts import Skip
+from harness.errors import describe, place_of_error
 from harness.isolation import random_state_restored
-from harness.registry import describe, place_of_error
 from harness.testing.case import Case
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.results import CheckReport, CheckResult

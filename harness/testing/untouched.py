@@ -1,10 +1,13 @@
 """What must be as it was: the global random states, and tensors."""
 
 import random
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import torch
+
+from harness.batches import Batch
 
 
 def random_states() -> dict[str, Any]:
@@ -34,3 +37,15 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def same_batches(one: Batch, other: Batch) -> bool:
+    """Whether two batches have the same in all that they have: tokens, targets, marks and whatever the task adds."""
+    first, second = _tensors(one), _tensors(other)
+    return first.keys() == second.keys() and all(same_values(first[name], second[name]) for name in first)
+
+
+def _tensors(batch: Batch) -> dict[str, torch.Tensor]:
+    own = {field.name: getattr(batch, field.name) for field in fields(batch) if field.name != "extra"}
+    extra = {f"extra {name}": tensor for name, tensor in (batch.extra or {}).items()}
+    return {name: tensor for name, tensor in (own | extra).items() if tensor is not None}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from harness import IGNORE, Batch, Interface, Skip
 
 AT_ONCE = 2**20
-"""So many n-grams are kept as they come before they are counted."""
+"""At most this many n-grams are kept as they come before they are counted."""
 
 
 class NGram(nn.Module):

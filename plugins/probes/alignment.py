@@ -14,6 +14,7 @@ from torch import Tensor
 
 from harness import Batch, Matrix, Pattern, Scalar, Subject
 from harness.attention import look
+from harness.capabilities import Capabilities
 from harness.examples import standard_error
 
 NUMBERS = {
@@ -145,7 +146,7 @@ def aligned(pattern: Float[Tensor, "batch head time time"], batch: Batch) -> Flo
 def _uniform(subject: Subject, batch: Batch) -> float:
     """The share of each position for a head that looks everywhere alike."""
     assert batch.source is not None
-    sees, asked = getattr(subject.model, "sees", "past"), batch.source >= 0
+    sees, asked = Capabilities(subject.model).sees, batch.source >= 0
     positions = torch.arange(asked.shape[1], device=asked.device).expand_as(asked)
     if sees == "source":
         seen = (subject.task.interface.target_starts(batch.tokens) - 1)[:, None].expand_as(positions)

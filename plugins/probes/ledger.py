@@ -8,6 +8,7 @@ from harness_plugins.probes.speed import trial_of
 from pydantic import PositiveFloat, PositiveInt
 
 from harness import Matrix, Scalar, Skip, Subject
+from harness.capabilities import Capabilities
 from harness.ledger import ORDER, PARTS, count
 from harness.timing import Order, run_order
 
@@ -57,8 +58,8 @@ class LedgerProbe:
         self.budget = budget
 
     def __call__(self, subject: Subject) -> Iterator[Scalar | Matrix]:
-        most = getattr(subject.model, "max_length", None)
-        if isinstance(most, int) and self.length > most:
+        most = Capabilities(subject.model).max_length
+        if most is not None and self.length > most:
             raise Skip(f"the model takes {most} tokens at most; ask for ledger:length={most}")
         found = count(subject.model, subject.task.interface, self.length)
         forward, training = sum(found.forward.values()), sum(found.training.values())

@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from harness import Batch, Curve, Scalar, Skip, Subject
+from harness.capabilities import Capabilities
 from harness.statistics import POOR, WAY
 
 MEANINGS = {
@@ -109,8 +110,8 @@ def _scores(subject: Subject, batch: Batch, nothing: Tensor, steps: int) -> tupl
     """The task's score read at the query and at the end; NaN for a length that the model does not take."""
     task = subject.task
     tokens = torch.cat([batch.tokens, nothing.expand(len(batch), steps, *nothing.shape)], 1)
-    most = getattr(subject.model, "max_length", None)
-    if isinstance(most, int) and tokens.shape[1] > most:
+    most = Capabilities(subject.model).max_length
+    if most is not None and tokens.shape[1] > most:
         return float("nan"), float("nan")
     found: list[tuple[dict[str, Tensor], dict[str, Tensor]]] = []
     length = batch.tokens.shape[1]

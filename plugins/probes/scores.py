@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from harness import Condition, Metric, Subject
-from harness.registry import describe
+from harness.errors import describe
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ class NoTargets(Changed):
 CAUGHT = [
     (Untyped, "arguments", "no type is written at 'size'"),
     (WrongDefault, "arguments", "'size' = 0: input should be greater than 0"),
-    (BadAdvice, "recommended_training", "lr Input should be greater than 0"),
+    (BadAdvice, "recommended_training", "lr: should be greater than 0"),
     (NoInterface, "interface", "it has no `interface`"),
     (NoMetrics, "interface", "it has no `metrics`"),
     (NotATask, "interface", "it gave a NotATask; a task subclasses harness.Task"),

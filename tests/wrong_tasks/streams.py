@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +20,14 @@ class OwnSeed(Marked):
         batch = super()._draw(size, distance, group, generator)
         batch.tokens[:, 1:-1] = torch.tensor(np.random.default_rng().integers(4, 8, (size, distance)))
         return batch
+
+
+class MarksByLuck(Marked):
+    """The same sentences for the same seed, and not the same marks in them."""
+
+    def _draw(self, size: int, distance: int, group: str, generator: torch.Generator) -> Batch:
+        batch = super()._draw(size, distance, group, generator)
+        return replace(batch, cue=torch.tensor(np.random.default_rng().integers(0, distance + 1, size)))
 
 
 class AlwaysSeedZero(Marked):
@@ -99,6 +108,7 @@ class Redrawn(Finite):
 
 CAUGHT = [
     (OwnSeed, "same_seed", "gives other data for the same seed"),
+    (MarksByLuck, "same_seed", "gives other data for the same seed"),
     (AlwaysSeedZero, "other_seeds", "the train data of seed 0 is also the train data of seed 1"),
     (SameTestSet, "other_seeds", "every seed is evaluated on the same examples"),
     (GlobalState, "random_state", "draws from the global random state of torch"),

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from harness.batches import Batch, Interface
 from harness.build import WrongKindError, build_model
-from harness.fitting import OffersFit
+from harness.capabilities import Capabilities
 from harness.isolation import random_state_restored
+from harness.offers import OffersFit
 from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
 from harness.targets import place_of
@@ -137,8 +138,7 @@ class ModelCase(Case):
     def longer(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
         """Longer inputs and their outputs, the shortest first; without those that it cannot take, which the check
         `lengths` is for."""
-        limit = getattr(model, "max_length", None)
-        limit = limit if isinstance(limit, int) else None
+        limit = Capabilities(model).max_length
         ends = [limit] if limit is not None and limit <= 1024 else []
         most = OUTPUTS_AT_ONCE // (2 * self.interface.output_size)
         most = most if limit is None else min(limit, most)

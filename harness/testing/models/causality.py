@@ -5,9 +5,10 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
+from harness.capabilities import Capabilities
 from harness.contracts import SEES
+from harness.errors import describe, place_of_error
 from harness.preflight import magnitude, reads_ahead, unseen_from
-from harness.registry import describe, place_of_error
 from harness.targets import place_of
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase
@@ -66,7 +67,7 @@ def _at_every_position(case: ModelCase, model: nn.Module, start: int) -> None:
 
 def _what_it_sees(model: nn.Module) -> str:
     """What it says, if that leaves something to check."""
-    sees: str = getattr(model, "sees", "past")
+    sees = Capabilities(model).sees
     if sees not in SEES:
         raise Failed(f"sees = {sees!r}; it is one of {', '.join(map(repr, SEES))}", place_of(type(model)))
     if sees == "all":

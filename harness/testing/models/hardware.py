@@ -5,7 +5,7 @@ import warnings
 
 import torch
 
-from harness.registry import describe, place_of_error
+from harness.errors import describe, place_of_error
 from harness.targets import place_of
 from harness.testing.checks import Failed, check
 from harness.testing.models.case import ModelCase

@@ -5,8 +5,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from harness.errors import describe, place_of_error
 from harness.preflight import are_probabilities, magnitude
-from harness.registry import describe, place_of_error
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import TIME, ModelCase
 from harness.testing.models.guilty import guilty_part

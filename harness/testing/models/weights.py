@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.attention import observe
+from harness.recurrence import recurrent_modules, state_size
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.models.case import STEPS, ModelCase
 from harness.testing.models.guilty import own_forward
@@ -141,14 +142,8 @@ def _state(case: ModelCase, model: nn.Module) -> str:
         model(case.inputs())
     if seen.patterns:
         return "its state (keys and values) grows with the length"
-    sizes = [
-        r.num_layers * (r.proj_size or r.hidden_size) + (r.num_layers * r.hidden_size if r.mode == "LSTM" else 0)
-        for r in model.modules()
-        if isinstance(r, nn.RNNBase)
-    ]
-    return (
-        f"a state of {sum(sizes)} numbers" if sizes else "state size not known (a model may state it as `state_size`)"
-    )
+    carried = sum(map(state_size, recurrent_modules(model).values()))
+    return f"a state of {carried} numbers" if carried else "state size not known (a model may state it as `state_size`)"
 
 
 def loose_tensors(model: nn.Module) -> list[str]:

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from harness.contracts import Skip, Task
+from harness.errors import describe, place_of_error
 from harness.isolation import random_state_restored
-from harness.registry import describe, place_of_error
 from harness.testing.checks import Failed, check
 from harness.testing.probes.case import ProbeCase
 from harness.testing.toys import Attending, Marked, Numbers, Plain, Recurrent
-from harness.testing.untouched import move_random_states, moved_since, random_states, same_values
+from harness.testing.untouched import move_random_states, moved_since, random_states, same_batches, same_values
 
 
 @check(
@@ -67,16 +67,11 @@ def data_untouched(case: ProbeCase) -> None:
     """The evaluation data, which the other probes share."""
     subject = case.subject()
     kept = {condition: subject.batch(condition) for condition in subject.task.conditions()}
-    copies = {condition: batch._map(torch.clone) for condition, batch in kept.items()}
+    copies = {condition: batch.copy() for condition, batch in kept.items()}
     case.measure(subject)
     for condition, batch in kept.items():
-        now = subject.batch(condition)
-        pairs = [(getattr(each, name), getattr(copies[condition], name)) for each in (batch, now) for name in _TENSORS]
-        if any(one is not None and not same_values(one, other) for one, other in pairs):
+        if not all(same_batches(now, copies[condition]) for now in (batch, subject.batch(condition))):
             raise Failed(f"it changes the data of the condition {str(condition)!r}")
-
-
-_TENSORS = ("tokens", "targets", "mask", "cue", "query", "roles")
 
 
 @check(

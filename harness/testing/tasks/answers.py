@@ -5,7 +5,7 @@ from torch import Tensor
 
 from harness.batches import IGNORE, Batch
 from harness.examples import seeded
-from harness.testing.abilities import OffersPerfection
+from harness.offers import OffersPerfection
 from harness.testing.tasks.case import TaskCase
 
 SURE = 40.0

@@ -8,13 +8,13 @@ from torch import Tensor
 from harness.batches import Batch
 from harness.contracts import Condition
 from harness.examples import standard_error
-from harness.testing.abilities import OffersPerfection
+from harness.offers import OffersPerfection
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.answers import asked, certain, guesses, knowing
 from harness.testing.tasks.case import TaskCase
 
 EXAMPLES = 256
-"""For scores that chance has a part in."""
+"""Of a condition, for scores in which chance has a part."""
 
 
 @check(

@@ -9,7 +9,7 @@ from harness.batches import Batch
 from harness.examples import seeded
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.tasks.case import BATCHES, TaskCase
-from harness.testing.untouched import move_random_states, moved_since, random_states, same_values
+from harness.testing.untouched import move_random_states, moved_since, random_states, same_batches
 
 
 @check(
@@ -21,7 +21,7 @@ from harness.testing.untouched import move_random_states, moved_since, random_st
 def same_seed(case: TaskCase) -> None:
     """Two instances, from generators with the same seed."""
     for (name, where, one), (_, _, two) in zip(case.batches(), case.batches(case.build()), strict=True):
-        if not _equal(one, two):
+        if not same_batches(one, two):
             raise Failed(f"{name} gives other data for the same seed", where)
 
 
@@ -42,12 +42,12 @@ def other_seeds(case: TaskCase) -> str:
         for seed in (0, 1)
     }
     for one, two in combinations(streams, 2):
-        if _equal(streams[one], streams[two]):
+        if same_batches(streams[one], streams[two]):
             raise Failed(f"the {one} is also the {two}", case.at("train"))
     same = [
         str(condition)
         for condition in case.conditions
-        if _equal(case.evaluate(condition, seed=0), case.evaluate(condition, seed=1))
+        if same_batches(case.evaluate(condition, seed=0), case.evaluate(condition, seed=1))
     ]
     if len(same) == len(case.conditions):
         raise Failed("every seed is evaluated on the same examples", case.at("evaluate"))
@@ -68,7 +68,7 @@ def random_state(case: TaskCase) -> None:
         raise Failed(f"making data draws from the global random state of {' and '.join(moved)}", case.at("train"))
     move_random_states()
     for (name, where, one), (_, _, two) in zip(first, case.batches(), strict=True):
-        if not _equal(one, two):
+        if not same_batches(one, two):
             raise Failed(f"{name} depends on the global random state", where)
 
 
@@ -124,8 +124,3 @@ def _examples(batches: list[Batch]) -> Iterator[bytes]:
     for batch in batches:
         for tokens, targets, mask in zip(batch.tokens, batch.targets, batch.mask, strict=True):
             yield tokens[mask].numpy().tobytes() + targets[mask].numpy().tobytes()
-
-
-def _equal(one: Batch, two: Batch) -> bool:
-    pairs = [(one.tokens, two.tokens), (one.targets, two.targets), (one.mask, two.mask)]
-    return all(same_values(a, b) for a, b in pairs)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from harness import Skip
+from harness.capabilities import Capabilities
 from harness.laws import Case
 from harness.offers import OffersState
 
@@ -33,7 +34,7 @@ def width_of(case: Case) -> int:
 
 def is_causal(case: Case) -> bool:
     """Whether a query sees its own position and earlier ones alone."""
-    return getattr(case.model, "sees", "past") != "all"
+    return Capabilities(case.model).sees != "all"
 
 
 def at_last_query(case: Case, scores: Sequence[float]) -> Tensor:

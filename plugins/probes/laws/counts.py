@@ -7,6 +7,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness import Skip
+from harness.capabilities import Capabilities
 from harness.laws import Answer, Case, Known, Laws
 
 
@@ -38,7 +39,7 @@ def blocks_cost_their_formula(case: Case) -> Answer:
     """In a block of a transformer, T tokens take 24 T d^2 + 4 T^2 d operations of a forward pass: attention's share is
     T / (6 d + T). (Of the longest sequence that the model takes.)"""
     model, width = case.subject.model, case.expected.get("d_model")
-    length = getattr(model, "max_length", None)
+    length = Capabilities(model).max_length
     blocks = getattr(model, "blocks", None)
     if not (isinstance(blocks, nn.ModuleList) and width and length):
         raise Skip("for a model of `blocks` and a `max_length`, whose width the argument `d_model` states")

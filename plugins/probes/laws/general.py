@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from harness import Batch, Skip
+from harness.capabilities import Capabilities
 from harness.gradients import InputGradients
 from harness.laws import Answer, Case
 
@@ -15,7 +16,7 @@ BY_DIFFERENCES = 1e-7
 
 def reads_forward(case: Case) -> None:
     """Skip a model that says that its outputs see more than the past."""
-    sees = getattr(case.model, "sees", "past")
+    sees = Capabilities(case.model).sees
     if sees != "past":
         raise Skip(f"the model says that its outputs see {'the whole sequence' if sees == 'all' else 'a whole source'}")
 

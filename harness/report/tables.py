@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.measurements import Curve, Entry, Matrix, Measured, Pattern, place
+from harness.measurements import Curve, Entry, Matrix, Measured, Pattern, Scalar, place
 from harness.report.elements import Table
 from harness.report.grouping import Row
 from harness.report.layout import Column
 from harness.report.numbers import count, known_error, number
 from harness.report.sparkline import bounds, sparkline
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.seeds import Summary, summarise
 
 Key = tuple[float | str, int]
