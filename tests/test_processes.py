@@ -212,6 +212,38 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert [*tmp_path.iterdir()] == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_a_server_that_a_trial_starts_leaves_the_run_its_folder(tmp_path: Path) -> None:
+    """As it does for a plugin that calls `harness.run`: all share the folder of the run, which needs it until its end."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import os, time
+from multiprocessing import util
+from harness.executors.start import server, start
+
+def trial(queue):
+    process = start().Process(target=int)
+    process.start()
+    process.join()
+    queue.put(server())
+
+if __name__ == "__main__":
+    run = start()
+    queue = run.SimpleQueue()
+    process = run.Process(target=trial, args=(queue,))
+    process.start()
+    others, _ = queue.get(), process.join()
+    while os.path.exists(f"/proc/{others}/root") and time.sleep(0.01) is None:
+        pass
+    print(os.listdir(util.get_temp_dir()))
+""",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, encoding="utf-8", timeout=120)
+    assert "listener-" in done.stdout, done.stderr
+
+
 def test_a_worker_that_dies_costs_its_own_trial(tmp_path: Path, plugin_file: Callable[..., str]) -> None:
     """As when memory runs out: its cells are failed and say so, the others are ok."""
     source = """

@@ -138,7 +138,9 @@ def _environment_of_the_server() -> Iterator[None]:
     """Of the server alone: what is forked from it gets that of the run."""
     from multiprocessing import util
 
-    variables = SERVER | {RUN: str(os.getpid()), SOCKETS: util.get_temp_dir()}
+    # a process that was forked shares the folder of the one above, which still needs it
+    own = util.get_temp_dir() if multiprocessing.parent_process() is None else ""
+    variables = SERVER | {RUN: str(os.getpid()), SOCKETS: own}
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
     try:
