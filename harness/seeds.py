@@ -84,8 +84,8 @@ def came_to_a_result(record: Record) -> bool:
 
 def validation_loss(records: Iterable[Record]) -> float:
     """The median over seeds of the validation loss at the end of training, by which one way of training is chosen among
-    others. A seed that diverged, or whose loss is NaN, counts as infinite, one
-    that broke does not count; NaN where nothing was trained."""
+    others. A seed that diverged, or whose loss is NaN, counts as infinite, one that broke does not count; NaN where
+    nothing was trained."""
     records = [record for record in records if record.trained is not None or came_to_a_result(record)]
     if not any(record.trained is not None for record in records):
         return math.nan

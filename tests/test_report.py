@@ -8,6 +8,7 @@ from record_factory import curve, record
 from reports import factor, lines
 
 from harness.report import render, rows
+from harness.report.grouping import names
 from harness.schema import Record
 from harness.suites import Suite
 
@@ -127,6 +128,14 @@ def test_without_a_suite_the_order_is_natural() -> None:
     suite = Suite.model_validate({"experiments": [{"models": labels}]})
     text = render(records, suite)
     assert text.index("lstm:d=10") < text.index("lstm:d=9")
+
+
+def test_what_a_grid_makes_of_a_model_stands_where_the_suite_has_the_model() -> None:
+    """And not behind the others, though the suite names none of it."""
+    labels = ["lstm", "gru", "lstm:hidden=9", "gru:hidden=9"]
+    records = [record(factor(1.0), model=label) for label in labels]
+    suite = Suite.model_validate({"experiments": [{"models": ["lstm", "gru"]}], "grid": {"hidden": [4, 9]}})
+    assert [*names(records, "model", suite).values()] == ["lstm", "lstm:hidden=9", "gru", "gru:hidden=9"]
 
 
 def test_a_name_given_twice_is_one_number() -> None:

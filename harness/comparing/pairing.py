@@ -10,7 +10,7 @@ from harness.errors import RequestError, did_you_mean
 from harness.labels import full_labels
 from harness.matching import matches
 from harness.report.conditions import SETTINGS, differing, settings
-from harness.report.grouping import IN_WORDS, names
+from harness.report.grouping import IN_WORDS, names, natural
 from harness.schema import PluginUse, Record
 from harness.seeds import Identity, current, identity
 from harness.sources import canonical
@@ -236,7 +236,7 @@ def _cell(a: Side, key: _Key, b: Side, other: _Key, way: str) -> CellName:
 
 def _ways(a: _Ways, b: _Ways) -> dict[str, tuple[dict[int, Record], dict[int, Record]]]:
     """Ways of A with those of B, by what they are called. What tells the ways of one run apart is what they are paired
-    by: whatever else differs is what has changed."""
+    by: whatever else differs is what has changed. In the order of reports."""
     every = [[settings(next(iter(records.values()))) for records in ways] for ways in (a, b)]
     telling = {name for each in every for name in differing(each)}
     found: dict[str, tuple[dict[int, Record], dict[int, Record]]] = {}
@@ -244,7 +244,7 @@ def _ways(a: _Ways, b: _Ways) -> dict[str, tuple[dict[int, Record], dict[int, Re
         for records, own in zip(ways, known, strict=True):
             called = format_arguments({name: own[name] for name in SETTINGS if name in telling})
             found.setdefault(called, ({}, {}))[index].update(records)
-    return found
+    return dict(sorted(found.items(), key=lambda way: natural(way[0])))
 
 
 def split(words: str, a: Side, b: Side) -> tuple[str, str]:

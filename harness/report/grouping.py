@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from harness.grids import argument_part
 from harness.labels import full_labels, short_labels
 from harness.matching import matches
 from harness.measurements import Measured
@@ -13,6 +14,7 @@ from harness.report.conditions import SETTINGS, conditions, differing, settings,
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
+from harness.varying import without
 from harness.vocabulary import CROSSED
 
 M = TypeVar("M", bound=Measured)
@@ -182,7 +184,7 @@ def _rows(found: dict[str, Ways], apart: dict[str, set[str]]) -> list[Row]:
             said = format_arguments({name: values[name] for name in SETTINGS if name in labelled[model]})
             beside = {name: written(known[name]) if name in known else "" for name in told}
             own.append(Row(f"{model} ({said})" if said else model, _by_seed(records), beside, model))
-        rows += sorted(own, key=lambda row: _natural(row.label))
+        rows += sorted(own, key=lambda row: natural(row.label))
     return rows
 
 
@@ -191,13 +193,16 @@ def _by_seed(records: Iterable[Record]) -> list[Record]:
 
 
 def names(records: Iterable[Record], kind: str, suite: Suite | None = None) -> dict[Identity, str]:
-    """In the suite's order (or the alphabet's), each plugin of a kind with its short label."""
+    """In the suite's order (or the alphabet's), each plugin of a kind with its short label; what a grid has made of one
+    model together."""
     requests = suite.requests(kind) if suite else []
+    varied = argument_part(suite.grid) if suite else {}
     distinct: dict[Identity, PluginUse] = {identity(use): use for use in (getattr(r, kind) for r in records)}
 
     def order(key: Identity) -> tuple[int, list[tuple[float, str]], Identity]:
-        ranks = (i for i, request in enumerate(requests) if matches(request, distinct[key]))
-        return next(ranks, len(requests)), _natural(distinct[key].called), key
+        asked = without(distinct[key], varied) if varied and kind == "model" else distinct[key]
+        ranks = (i for i, request in enumerate(requests) if matches(request, asked))
+        return next(ranks, len(requests)), natural(distinct[key].called), key
 
     labels = short_labels(distinct.values())
     return {key: labels[key] for key in sorted(distinct, key=order)}
@@ -214,7 +219,7 @@ def spelled_out(records: Iterable[Record]) -> dict[str, str]:
     return found
 
 
-def _natural(text: str) -> list[tuple[float, str]]:
+def natural(text: str) -> list[tuple[float, str]]:
     """A sort key by which `d=10` comes after `d=9`, and `lr=0.01` after `lr=0.003`."""
     parts = NUMBER.split(text)  # every other one is a number
     return [(float(part), "") if index % 2 else (-1.0, part) for index, part in enumerate(parts) if part]
