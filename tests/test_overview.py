@@ -139,6 +139,7 @@ def test_the_command_of_a_page_has_the_grid_and_the_baselines() -> None:
     assert "-m gru" in command_of(build_suite("gru", suite="recall"))
     own = command_of(build_suite("gru", suite="battery-small", grid={"lr": [0.5]}, success=0.8, examples=64))
     assert "--grid lr=0.5 --success 0.8 --examples 64" in own
+    assert "--baselines" in command_of(build_suite(suite="recall", baselines=True))
 
 
 def test_a_card_is_of_the_cell_that_is_best_on_validation_data() -> None:

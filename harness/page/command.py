@@ -22,7 +22,7 @@ def command_of(suite: Suite | None) -> str:
     for option, requests in (("-m", experiment.models), ("-t", experiment.tasks), ("-p", experiment.probes)):
         for request in requests:
             words += [option, _written(request)]
-    return shlex.join([*words, *_varied(suite), *["--baselines"] * suite.baselines, *seeds])
+    return shlex.join([*words, *_varied(suite), *seeds])
 
 
 def _varied(suite: Suite) -> Iterator[str]:
@@ -34,6 +34,8 @@ def _varied(suite: Suite) -> Iterator[str]:
         yield from ("--success", f"{suite.success:g}")
     if suite.examples != Suite.model_fields["examples"].default:
         yield from ("--examples", str(suite.examples))
+    if suite.baselines:
+        yield "--baselines"
 
 
 def _written(request: Request) -> str:
