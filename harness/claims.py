@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from harness.grids import cells
+from harness.grids import argument_part, cells
 from harness.matching import means, trained_so, varied_so, without_baselines
 from harness.schema import AMOUNT, Cell, Record, Training
 from harness.seeds import (
@@ -77,9 +77,10 @@ def judge(
     """
     records, _ = current(records)
     seeds = list(seeds)
-    own = _Side.of(claim, records)
+    varied = argument_part(grid or {})
+    own = _Side.of(claim, records, varied)
     other = claim.other()
-    reference = None if other is None else _Side.of(other, records)
+    reference = None if other is None else _Side.of(other, records, varied)
     sides = [side for side in (own, reference) if side is not None]
     for side in sides:
         if trouble := _untried(side.selection, records, seeds, grid or {}) or _ambiguous(side.records):
@@ -113,8 +114,8 @@ class _Side:
     """Whether one record stands for all seeds."""
 
     @classmethod
-    def of(cls, selection: Selection, records: Iterable[Record]) -> "_Side":
-        found = _select(selection, records)
+    def of(cls, selection: Selection, records: Iterable[Record], varied: Collection[str]) -> "_Side":
+        found = _select(selection, records, varied)
         found = _chosen(of_newest_code(found)[0]) if selection.best else found
         ok = [record for record in found if record.status == "ok"]
         once = measured_once(ok)
@@ -134,9 +135,11 @@ class FirstLook:
 
     Args:
         claims: of the suite that is measured.
+        varied: the arguments of models that its grid varies.
     """
 
-    def __init__(self, claims: Iterable[Claim]) -> None:
+    def __init__(self, claims: Iterable[Claim], varied: Collection[str] = ()) -> None:
+        self._varied = varied
         self._left = [(claim, each) for claim in claims for each in (claim, claim.other()) if each is not None]
 
     def problems(self, cell: Cell, record: Record) -> list[str]:
@@ -151,7 +154,7 @@ class FirstLook:
         found: dict[str, str] = {}
         left, self._left = self._left, []
         for claim, selection in left:
-            if not _speaks_of(selection, cell):
+            if not _speaks_of(selection, cell, self._varied):
                 self._left.append((claim, selection))
                 continue
             try:
@@ -162,12 +165,12 @@ class FirstLook:
         return [*found.values()]
 
 
-def _speaks_of(selection: Selection, cell: Cell) -> bool:
+def _speaks_of(selection: Selection, cell: Cell, varied: Collection[str]) -> bool:
     trial = cell.trial
     of_baseline = selection.model is None and trial.model.baseline
     return (
         not of_baseline
-        and means(selection, trial.model, trial.task, cell.probe, cell.stage)
+        and means(selection, trial.model, trial.task, cell.probe, cell.stage, varied)
         and trained_so(selection, trial.training)
     )
 
@@ -303,11 +306,11 @@ def _gap_text(gaps: Mapping[int, MissingError]) -> str:
     return "; ".join(f"{name_seeds(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
-def _select(selection: Selection, records: Iterable[Record]) -> list[Record]:
+def _select(selection: Selection, records: Iterable[Record], varied: Collection[str]) -> list[Record]:
     found = [
         record
         for record in records
-        if means(selection, record.model, record.task, record.probe, record.stage)
+        if means(selection, record.model, record.task, record.probe, record.stage, varied)
         and trained_so(selection, record.training)
     ]
     return without_baselines(found, lambda record: record.model) if selection.model is None else found
@@ -327,13 +330,13 @@ def _untried(
     selection: Selection, records: Iterable[Record], seeds: Collection[int], grid: Mapping[str, list[Any]]
 ) -> str:
     """Which cells of a grid might be better than the best one that is known, since there is no result; "" for none."""
-    found, _ = of_newest_code(_select(selection, records))
+    found, _ = of_newest_code(_select(selection, records, argument_part(grid)))
     if not selection.best or not any(record.trained for record in found):
         return ""
     settings = AMOUNT if any(r.trained and r.trained.fitted for r in found) else (*Training.model_fields,)
     names = [name for name in settings if name not in selection.training]
-    if selection.model is None or all(record.model.alias == selection.model.name for record in found):
-        names += {name for record in found for name in record.model.arguments if name not in Training.model_fields}
+    said = {*Training.model_fields, *(selection.model.arguments if selection.model else ())}
+    names += {name for record in found for name in record.model.arguments if name not in said}
     planned = cells({name: values for name, values in grid.items() if name in names})
     parts = []
     for cell in planned if len(planned) > 1 else []:

@@ -13,6 +13,7 @@ from harness.errors import PluginError, RequestError, StoreError
 from harness.executors import Executor
 from harness.executors.local import Local
 from harness.garbage import uncollected
+from harness.grids import argument_part
 from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
@@ -75,7 +76,7 @@ def execute(
     execution.reclaim()
     records = {**execution.measured}
     cells = {cell.id: cell for cell in plan.cells}
-    look = FirstLook(plan.suite.claims)
+    look = FirstLook(plan.suite.claims, argument_part(plan.suite.grid))
 
     def read_claims(record: Record) -> None:
         cell = cells.get(record.id)

@@ -17,11 +17,10 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from harness.matching import label_arguments
+from harness.matching import label_arguments, without
 from harness.schema import PluginUse
 from harness.seeds import Identity, identity
 from harness.suites import format_arguments
-from harness.varying import without
 
 PATHS = re.compile(r"(path|file|folder|directory)$")
 """How the names of arguments end that are paths."""

@@ -5,7 +5,7 @@ plugins need not be installed: so everything is told from the texts.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from harness.errors import RequestError
 from harness.schema import PluginUse, Training
-from harness.suites import Request, Selection, parse_request, read_none
+from harness.suites import Request, Selection, format_arguments, parse_request, read_none
 from harness.vocabulary import Stage
 
 T = TypeVar("T")
@@ -25,14 +25,39 @@ _READERS: dict[type, TypeAdapter[Any]] = {
 }
 
 
-def means(selection: Selection, model: PluginUse, task: PluginUse, probe: PluginUse, stage: Stage) -> bool:
-    """Whether a selection speaks of a cell, however its model was trained."""
+def means(
+    selection: Selection,
+    model: PluginUse,
+    task: PluginUse,
+    probe: PluginUse,
+    stage: Stage,
+    varied: Collection[str] = (),
+) -> bool:
+    """Whether a selection speaks of a cell, however its model was trained.
+
+    Args:
+        selection: of a claim.
+        model: of the cell.
+        task: of the cell.
+        probe: of the cell.
+        stage: of the cell.
+        varied: the arguments of models that a grid varies.
+    """
     return (
         stage == selection.stage
         and matches(selection.probe, probe)
-        and matches(selection.model, model)
+        and means_model(selection, model, varied)
         and matches(selection.task, task)
     )
+
+
+def means_model(selection: Selection, model: PluginUse, varied: Collection[str]) -> bool:
+    """Whether a selection speaks of a model; one of the best cell of all that a grid makes of the model, as far as it
+    names no value itself."""
+    asked = selection.model
+    if asked is None or not selection.best:
+        return matches(asked, model)
+    return matches(asked, model) or matches(asked, without(model, {*varied} - asked.arguments.keys()))
 
 
 def without_baselines(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
@@ -72,6 +97,17 @@ def matches(request: Request | None, use: PluginUse) -> bool:
     return differing.keys() <= request.arguments.keys() and all(
         any(name in known and _same(value, known[name]) for known in (use.arguments, differing))
         for name, value in request.arguments.items()
+    )
+
+
+def without(use: PluginUse, names: Collection[str]) -> PluginUse:
+    """A model as it was asked for, without the arguments that a grid has given it: the same for all its variants."""
+    kept = {name: value for name, value in label_arguments(use.label).items() if name not in names}
+    return use.model_copy(
+        update={
+            "label": f"{use.name}:{format_arguments(kept)}" if kept else use.name,
+            "arguments": {name: value for name, value in use.arguments.items() if name not in names},
+        }
     )
 
 

@@ -1,6 +1,6 @@
 """From a suite to the trials and cells to run: cross, resolve, validate, identify. No model is built here."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, product
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from harness.baselines import with_baselines
 from harness.errors import RequestError, shown
 from harness.grids import Default, argument_part, cells, training_part
-from harness.matching import matches, means, trained_so, without_baselines
+from harness.matching import matches, means, means_model, trained_so, without, without_baselines
 from harness.plugin import Plugin
 from harness.registry import Registry
 from harness.resolving import AnyPlugin, Resolver
@@ -19,7 +19,6 @@ from harness.schema import AMOUNT, Cell, Failure, PluginUse, Training, Trial
 from harness.sources import canonical, code_digest, content_hash, read_anew
 from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments, listed
 from harness.training_settings import merge_training
-from harness.varying import without
 from harness.vocabulary import CROSSED, STAGES, Stage
 
 MOST_CELLS = 1_000_000
@@ -293,15 +292,18 @@ def _check_claims(suite: Suite, resolver: Resolver, crossed: Sequence[_Crossed],
         crossed: what the suite crosses.
         any_training: whether the user's own settings replace those that claims speak of.
     """
+    varied = argument_part(suite.grid)
     for claim in suite.claims:
         for selection in filter(None, (claim, claim.other())):
             found = [
-                each for each in crossed if means(selection, each.model.use, each.task.use, each.probe.use, each.stage)
+                each
+                for each in crossed
+                if means(selection, each.model.use, each.task.use, each.probe.use, each.stage, varied)
             ]
             if selection.model is None:
                 found = without_baselines(found, lambda each: each.model.use)
             if not found:
-                raise _nothing_meant(claim, selection, resolver, crossed)
+                raise _nothing_meant(claim, selection, resolver, crossed, varied)
             for kind in CROSSED:
                 several = {getattr(each, kind).key: getattr(each, kind).use for each in found}
                 if len(several) > 1 and not (selection.best and kind == "model" and _one_family(suite, several)):
@@ -316,12 +318,14 @@ def _one_family(suite: Suite, uses: Mapping[str, PluginUse]) -> bool:
     return len({without(use, argument_part(suite.grid)).label for use in uses.values()}) == 1
 
 
-def _nothing_meant(claim: Claim, selection: Selection, resolver: Resolver, crossed: Sequence[_Crossed]) -> RequestError:
+def _nothing_meant(
+    claim: Claim, selection: Selection, resolver: Resolver, crossed: Sequence[_Crossed], varied: Collection[str]
+) -> RequestError:
     """Of a selection that means nothing of what the suite crosses: which part of it, or that they never meet."""
     asked = {kind: request for kind in CROSSED if (request := getattr(selection, kind)) is not None}
     for kind, request in asked.items():
         uses: list[PluginUse] = [getattr(each, kind).use for each in crossed]
-        if not any(matches(request, use) for use in uses):
+        if not any(means_model(selection, use, varied) if kind == "model" else matches(request, use) for use in uses):
             resolver(kind, request)  # which refuses what there is not at all
             known = ", ".join(sorted({use.called for use in uses}))
             return RequestError(

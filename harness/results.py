@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -343,7 +343,8 @@ def _narrowed(
         raise RequestError(f"this run has no record of {only} together; leave one of them out")
     suite = results.suite
     if suite is not None:
-        claims = [claim for claim in suite.claims if all(_spoken_of(each, kept) for each in (claim, claim.other()))]
+        varied = argument_part(suite.grid)
+        claims = [each for each in suite.claims if all(_spoken_of(s, kept, varied) for s in (each, each.other()))]
         suite = suite.model_copy(update={"claims": claims})
     which = (text for kind, each in named.items() for text in _which(each, [getattr(r, kind) for r in results]))
     note = " ".join(filter(None, (f"Only {only}, and claims about nothing else.", *which, results.note)))
@@ -366,8 +367,8 @@ def _listed(labels: Sequence[str]) -> str:
     return ", ".join([*labels[:MOST_LISTED], *more])
 
 
-def _spoken_of(selection: Selection | None, records: Iterable[Record]) -> bool:
-    return selection is None or any(means(selection, r.model, r.task, r.probe, r.stage) for r in records)
+def _spoken_of(selection: Selection | None, records: Iterable[Record], varied: Collection[str]) -> bool:
+    return selection is None or any(means(selection, r.model, r.task, r.probe, r.stage, varied) for r in records)
 
 
 def _disputed(store: RunDirectory, records: Iterable[Record] | None) -> str:

@@ -1,4 +1,4 @@
-"""What a suite's grid does to its models: which it varies, into how many, and what they are called without it."""
+"""What a suite's grid does to its models: which it varies, and into how many."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -6,8 +6,7 @@ from typing import Any
 
 from harness.errors import RequestError, did_you_mean, shown
 from harness.grids import argument_part, cells, clashing, size, training_part
-from harness.matching import label_arguments
-from harness.schema import PluginUse, Training
+from harness.schema import Training
 from harness.suites import Request, Suite, Ways, format_arguments, listed
 
 Takes = Callable[[Request], Collection[str] | None]
@@ -101,14 +100,3 @@ def _check_size(suite: Suite, training: Ways, variants: dict[str, int]) -> None:
             f"the grid makes {trials:,} trials (values: {lists}), and {suite.max_trials:,} are the most; shorten the "
             f"lists, or say that you mean it: --max-trials {trials}"
         )
-
-
-def without(use: PluginUse, names: Collection[str]) -> PluginUse:
-    """A model as it was asked for, without the arguments that a grid has given it: the same for all its variants."""
-    kept = {name: value for name, value in label_arguments(use.label).items() if name not in names}
-    return use.model_copy(
-        update={
-            "label": f"{use.name}:{format_arguments(kept)}" if kept else use.name,
-            "arguments": {name: value for name, value in use.arguments.items() if name not in names},
-        }
-    )

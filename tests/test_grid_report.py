@@ -36,6 +36,26 @@ def test_a_claim_speaks_of_the_cell_that_is_best_on_validation_data() -> None:
         make_plan(Suite.model_validate({**crossed, "claims": [{**alias, "model": "small"}]}), default_registry())
 
 
+def test_a_claim_about_the_best_cell_speaks_of_all_values_of_an_argument() -> None:
+    """Also without an alias, and where none of the values is the default; of one value, if it names that."""
+    asked = suite(grid={"hidden": [8, 9]}, experiments=[{"models": ["lstm"]}])
+    default, wide = (
+        [
+            each.model_copy(update={"model": each.model.model_copy(update={"arguments": {"hidden": hidden}})})
+            for each in cell(1e-3, [seed] * 3, label)
+        ]
+        for label, hidden, seed in (("lstm", 8, BAD), ("lstm:hidden=9", 9, GOOD))
+    )
+    works, small = (claim(model=m, metric="worst_inside", value=0.9, best=True) for m in ("lstm", "lstm:hidden=8"))
+    assert judged(works, default + wide, asked).verdict == "holds"
+    assert judged(small, default + wide, asked).verdict == "does not hold"
+    assert "hidden=9 has no record" in judged(works, default, asked).explanation
+    other = {"experiments": [{"models": ["lstm"]}], "grid": {"hidden": [2, 4]}}
+    fields = {"text": "it works", "model": "lstm", "probe": "accuracy", "metric": "accuracy", "comparison": ">"}
+    found = Suite.model_validate({**other, "claims": [{**fields, "value": 0.9, "best": True}]})
+    assert len(make_plan(found, default_registry()).trials) == 6
+
+
 def test_a_claim_about_the_best_cell_waits_for_all_of_the_grid() -> None:
     """One without a record, or whose trials broke, might be better; a loss that diverged is none."""
     asked = suite(grid={"lr": [1e-3, 1e-2]}, seeds=3)

@@ -55,7 +55,7 @@ def _one_by_one(plan: "Plan") -> Iterator[str]:
 def _in_groups(plan: "Plan") -> Iterator[str]:
     """Models on tasks, with all seeds, settings and probes; together stand those of which the same is to be said."""
     from harness.grids import argument_part
-    from harness.varying import without
+    from harness.matching import without
 
     varied = _varied([planned.trial for planned in plan.trials])
     arguments = [*argument_part(plan.suite.grid)]

@@ -238,7 +238,7 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
         yield (
             f"A seed succeeds where its worst score within the trained range is {said}; one whose loss diverged did "
             "not, and a trial that broke otherwise is no seed. A model works where every seed succeeds. Where there is "
-            "room, the median score stands under the rate, or how many seeds diverged."
+            "room, the median score stands with the rate, or how many seeds diverged."
         )
     yield (
         "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen. "

@@ -8,13 +8,12 @@ from typing import TypeVar
 
 from harness.grids import argument_part
 from harness.labels import full_labels, short_labels
-from harness.matching import matches
+from harness.matching import matches, without
 from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, identity, measured_once, seeds_alike
 from harness.suites import Suite, format_arguments
-from harness.varying import without
 from harness.vocabulary import CROSSED
 
 M = TypeVar("M", bound=Measured)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from harness.grids import argument_part, cells
 from harness.labels import short_labels
-from harness.matching import label_arguments, matches
+from harness.matching import label_arguments, matches, without
 from harness.measurements import Scalar
 from harness.report.conditions import conditions, differing, trained, written
 from harness.report.grouping import Group, marked
@@ -21,7 +21,6 @@ from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validation_loss
 from harness.statistics import BRIEF, MARGIN
 from harness.suites import Experiment, Suite, format_arguments
-from harness.varying import without
 
 PROBE = "accuracy"
 """What measures scores."""
