@@ -214,7 +214,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
 def test_a_server_that_a_trial_starts_leaves_the_run_its_folder(tmp_path: Path) -> None:
-    """As it does for a plugin that calls `harness.run`: all share the folder of the run, which needs it until its end."""
+    """As it does for a plugin that calls `harness.run`: all share the folder of the run, which needs it to its end."""
     script = tmp_path / "script.py"
     script.write_text(
         """
