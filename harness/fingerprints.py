@@ -68,16 +68,16 @@ class Fingerprint:
         bases = {base for kind in kinds for base in kind.__mro__ if base is not object}
         self.classes: dict[type, Namespace] = {kind: vars(kind).copy() for kind in bases}
 
-    def changes(self, now: "Fingerprint") -> tuple[list[str], list[str]]:
-        """What is not as it was: of what only others change, and of what model and task may change themselves. An empty
-        place that is filled is a cache, and no change; classes are looked at as they are at this moment."""
+    def changes(self, now: "Fingerprint") -> list[str]:
+        """What is not as it was. An empty place of the model's own that is filled is a cache, and no change; classes
+        are looked at as they are at this moment."""
         fixed = [name for name, value in self.fixed.items() if now.fixed.get(name, MISSING) != value]
         own = [name for name, value in self.own.items() if _differs(value, now.own.get(name, MISSING))]
         fixed += sorted(now.fixed.keys() - self.fixed.keys() - now.optional)
         own += sorted(now.own.keys() - self.own.keys() - now.optional)
         for kind, name in self._replaced():
             (fixed if is_method(kind, name, self.classes[kind]) else own).append(f"{kind.__name__}.{name}")
-        return fixed, own
+        return fixed + own
 
     def put_back(self) -> None:
         """The classes, which a new model would share, are what they were."""
@@ -93,7 +93,7 @@ class Fingerprint:
         at, called = f"{path}." if path else "", path or "the model"
         self.fixed[f"the type of {called}"] = type(module)
         self.fixed[f"the mode of {called}"] = module.training
-        self.fixed[f"the modules of {called}"] = (*module._modules,)
+        self.fixed[f"the modules of {called}"] = (*module._modules.keys(),)
         for name, buffer in module._buffers.items():
             self.own[f"{at}{name}"] = None if buffer is None else self._tensor(buffer)
         ours = type(module).__module__.startswith("torch.")  # whose attributes no forward pass changes

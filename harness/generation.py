@@ -45,7 +45,7 @@ def generate(
     outputs = _Reader(model)
     ended = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
     new = prompt
-    with torch.inference_mode():
+    with torch.no_grad():
         while len(written) < steps and not ended.all():
             token = _choose(outputs.after(new), temperature, generator)
             if end is not None:

@@ -172,7 +172,7 @@ def _copy(value: Tensor, place: Tensor) -> None:
 def _buffers(model: nn.Module) -> Iterator[tuple[tuple[str, str], nn.Module]]:
     """Every buffer's place, with its module; also those that no `state_dict` holds, and those that are empty yet."""
     for path, module in model.named_modules():
-        for name in module._buffers:
+        for name in module._buffers.keys():  # noqa: SIM118 -- a scripted module's are no dictionary
             yield (path, name), module
 
 

@@ -28,7 +28,7 @@ from harness.isolation import one_trial, seed_everything
 from harness.needs import unfair
 from harness.offers import OffersAttention
 from harness.partial import Keeper, Partial
-from harness.preflight import inspect
+from harness.preflight import inspect, magnitude, rounding
 from harness.probing import measure, unmet_need
 from harness.provenance import provenance
 from harness.recurrence import states_of
@@ -38,7 +38,7 @@ from harness.settings import in_force
 from harness.store import RunDirectory
 from harness.subject import Shared, Subject
 from harness.traces import listed, moment
-from harness.training import Outcome, budget_share, train
+from harness.training import Outcome, budget_share, make_room, train
 from harness.vocabulary import Stage, Status
 from harness.work import Work
 
@@ -166,7 +166,7 @@ class _Run:
             self.data = self.data or _data_digest(subject)
         tokens = batch.tokens.clone()
         with blame(trial.model, "computing its first outputs"):
-            with torch.no_grad():  # what lazy layers make in inference mode could not be trained
+            with torch.no_grad():
                 outputs = self.model(batch.tokens)
             expected = (*batch.tokens.shape[:2], interface.output_size)
             if not isinstance(outputs, torch.Tensor) or outputs.shape != expected:
@@ -206,7 +206,7 @@ class _Run:
         path, halfway = store.checkpoint(trial.id), Partial(store.partial(trial.id), trial.id)
         if trained := store.read_trained(trial.id):
             try:
-                safetensors.torch.load_model(self.model, path)
+                self._load(path)
             except (safetensors.SafetensorError, RuntimeError, OSError):
                 self._build()  # a damaged file may have been loaded in part; train again
             else:
@@ -242,20 +242,29 @@ class _Run:
             learned = self._few_outputs()
             del self.model, self.task  # there may be memory for one
             self._build()
-            safetensors.torch.load_model(self.model, checkpoint)
+            self._load(checkpoint)
             kept = self._few_outputs()
-            same = torch.allclose(learned, kept, equal_nan=True)
-            if not same and torch.allclose(kept, self._few_outputs(), equal_nan=True):  # and not new ones at each call
+            allowed = rounding(self.model, kept) * magnitude(kept.nan_to_num())
+            same = partial(torch.allclose, kept, rtol=0.0, atol=allowed, equal_nan=True)
+            if not same(learned) and same(self._few_outputs()):  # and not new ones at each call
                 raise ValueError(
                     "what it learned is not in its parameters and buffers: built again and loaded, it gives other "
-                    "outputs (register what it learns with self.register_buffer)"
+                    "outputs (register what it learns with self.register_buffer, as persistent)"
                 )
+
+    def _load(self, checkpoint: Path) -> None:
+        """The model as it was written, in training mode: some merge weights, or keep what they compute, in the other
+        one."""
+        self.model.train()
+        with safetensors.safe_open(checkpoint, framework="pt") as file:
+            make_room(self.model, file.keys(), file.get_tensor)
+        safetensors.torch.load_model(self.model, checkpoint)
 
     def _few_outputs(self) -> Tensor:
         """Of the model as it is; what it draws meanwhile is the same every time."""
         batch = self._subject("trained").batch(min(self.task.conditions(), key=lambda each: not each.inside))[:2]
         seed_everything("checkpoint", self.work.planned.trial.seed)
-        with torch.inference_mode():
+        with torch.no_grad():
             outputs: Tensor = self.model(batch.tokens.clone())
         return outputs
 
@@ -309,24 +318,23 @@ class _Run:
 
     def _untouched(self, before: Fingerprint) -> bool:
         """Whether a model is, in the middle of a measurement, as it is for all probes."""
-        fixed, own = before.changes(Fingerprint(self.model, self.task))
-        return not fixed and self.restless.issuperset(own) and moment().none
+        changes = before.changes(Fingerprint(self.model, self.task))
+        return self.restless.issuperset(changes) and moment().none
 
     def _spoilt(self, before: Fingerprint, stage: Stage) -> tuple[Fingerprint | None, list[str]]:
         """What a probe changed of model and task, and not they themselves; and the fingerprint to which the next probe
         is held, if it is another one."""
-        fixed, own = before.changes(Fingerprint(self.model, self.task))
-        if not fixed and self.restless.issuperset(own):
+        changes = before.changes(Fingerprint(self.model, self.task))
+        if self.restless.issuperset(changes):
             return before, []
         before.put_back()
-        if not fixed:
-            self.restless |= self._changed_by_use(stage)
-        return None, [*fixed, *(name for name in own if name not in self.restless)]
+        self.restless |= self._changed_by_use(stage)
+        return None, [name for name in changes if name not in self.restless]
 
     def _changed_by_use(self, stage: Stage) -> set[str]:
         """What model and task, both new, change themselves when they do what they are for."""
         self._anew(stage)
-        before, subject = Fingerprint(self.model, self.task), self._subject(stage, Shared())
+        subject, before = self._subject(stage, Shared()), Fingerprint(self.model, self.task)  # in evaluation mode
         with suppress(Exception), blame(self.work.planned.trial.model, "being used"):
             for condition in self.task.conditions():
                 few = subject.batch(condition)[:2]
@@ -336,7 +344,7 @@ class _Run:
                     if isinstance(self.model, OffersAttention):
                         self.model.attention_patterns(few.tokens)
                     states_of(self.model, few.tokens)
-        return {*before.changes(Fingerprint(self.model, self.task))[1]}
+        return {*before.changes(Fingerprint(self.model, self.task))}
 
     def _pointless(self, cell: Cell) -> bool:
         """Whether the cell needs no trained model, since it will be skipped or its probe is broken."""

@@ -109,7 +109,7 @@ class Subject:
 
     def forward(self, batch: Batch) -> Float[Tensor, "batch time out"]:
         """The model's outputs without gradients."""
-        with torch.inference_mode():
+        with torch.no_grad():  # what models keep of inference mode, such as a mask, can take part in no gradient
             outputs: Tensor = self.model(batch.tokens)
         return outputs
 
@@ -118,7 +118,7 @@ class Subject:
         parts = []
         for piece in self.chunks(batch):
             outputs = self.forward(piece)
-            with torch.inference_mode():
+            with torch.no_grad():
                 parts.append(self.task.score(outputs, piece))
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 

@@ -118,11 +118,11 @@ def _scores(subject: Subject, batch: Batch, nothing: Tensor, steps: int) -> tupl
     size = max(1, subject.chunk_tokens // tokens.shape[1])
     for piece, given in zip(batch.split(size), tokens.split(size), strict=True):
         assert piece.query is not None
-        with torch.inference_mode():
+        with torch.no_grad():
             outputs: Tensor = subject.model(given)
         moved, rows = outputs[:, :length].clone(), torch.arange(len(piece), device=outputs.device)
         moved[rows, piece.query] = outputs[:, -1]
-        with torch.inference_mode():
+        with torch.no_grad():
             found.append((task.score(outputs[:, :length], piece), task.score(moved, piece)))
     at_query, at_end = (
         {name: torch.cat([each[place][name] for each in found]) for name in found[0][0]} for place in (0, 1)

@@ -176,7 +176,7 @@ def _exchanged(
     states = [swap.states(own, whole.carried, rows) for swap in swaps]
     given = {name: torch.cat([each[name] for each in states]) for name in own}
     tokens = piece.tokens.repeat(len(swaps), *[1] * (piece.tokens.ndim - 1))
-    with torch.inference_mode(), replaced(subject.model, given, after=cue.repeat(len(swaps))):
+    with torch.no_grad(), replaced(subject.model, given, after=cue.repeat(len(swaps))):
         outputs: Tensor = subject.model(tokens)
     each: tuple[Tensor, ...] = outputs.split(len(piece))
     return each
