@@ -18,7 +18,7 @@ from harness.registry import Entry, Registry, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, source_digest
 from harness.suites import Request, format_arguments
-from harness.targets import Definition, Given, find_entry, load_definition
+from harness.targets import Definition, Given, find_entry, is_given, load_definition
 
 PLAIN_DATA = "Arguments must be plain data: numbers, text, lists."
 _PLAIN = TypeAdapter(dict[str, Any])
@@ -170,7 +170,10 @@ def planned(registry: Registry, kind: str, use: PluginUse) -> Plugin:
     )
     arguments = _keywords(_validate(definition, use.arguments))
     if _digest(definition, arguments) != use.digest:
-        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; run it again")
+        fix = "run it again"
+        if is_given(use):  # and this process has run nothing else meanwhile
+            fix = "what it uses and changes itself, such as a cache, has to be made inside of it"
+        raise PluginError(f"{kind} {use.label!r} ({use.target}) has changed since this run was planned; {fix}")
     return Plugin(use, definition, arguments)
 
 

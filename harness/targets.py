@@ -48,11 +48,11 @@ def find_entry(registry: Registry, kind: str, name: str) -> Entry:
     try:
         return registry.find(kind, name)
     except RequestError:
-        if is_file(f"{place}.py"):
-            raise RequestError(f"there is no {kind} {name!r}; if the file is meant, {place}.py:{attribute}") from None
         distributions = {entry.origin.distribution for entry in registry.all(kind)}
         if place and place not in distributions and _importable(place):
             return Entry(KINDS[kind](name, name), Origin("", "", ""))
+        if is_file(f"{place}.py"):
+            raise RequestError(f"there is no {kind} {name!r}; if the file is meant, {place}.py:{attribute}") from None
         if hint := _other_writing(registry, kind, name):
             raise RequestError(f"there is no {kind} {name!r}{hint}") from None
         raise

@@ -1,5 +1,6 @@
 """Classes and functions that are given as they are, as in a notebook: measured, told from older ones, or refused."""
 
+import importlib
 import linecache
 from collections.abc import Callable
 from functools import partial
@@ -360,6 +361,28 @@ def test_what_can_be_imported_is_found_everywhere(tmp_path: Path) -> None:
         partial(LSTM, hidden=4), SHORT, jobs=2, executor="processes", out=tmp_path, **QUICK | {"seeds": 2}
     )
     assert [(record.model.label, record.status) for record in results] == [(f"{name}:hidden=4", "ok")] * 2
+
+
+def test_so_is_what_is_imported_from_a_file_beside_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the script, or the notebook, runs in its own folder."""
+    (tmp_path / "nets_beside.py").write_text(
+        "from harness_plugins.models.lstm import LSTM as Base\n\nclass Net(Base): ...\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    net = importlib.import_module("nets_beside").Net
+    results = harness.run(net, SHORT, executor="processes", out=tmp_path / "run", **QUICK)
+    assert [(record.model.label, record.status) for record in results] == [("nets_beside:Net", "ok")]
+
+
+def test_a_model_that_changes_what_it_uses_is_told_so(cell: Cell, tmp_path: Path) -> None:
+    """Its next trial would begin with what this one has left."""
+    forward = "def forward(self, tokens):\n"
+    source = "cache = []\n" + NET.replace(forward, forward + "        cache.append(len(tokens))\n")
+    results = harness.run(cell(LAYER, source)["Net"], SHORT, out=tmp_path, **QUICK | {"seeds": 2})
+    assert [record.status for record in results] == ["ok", "failed"]
+    assert results.records[1].error is not None
+    assert "has to be made inside of it" in results.records[1].error.message
 
 
 def test_the_suite_of_given_code_is_kept(cell: Cell, tmp_path: Path) -> None:
