@@ -229,7 +229,9 @@ class _Run:
                 except OSError:
                     raise
                 except Exception as error:  # it keeps something there that is no tensor, or tensors that overlap
-                    raise accused(trial.model, "being written to its checkpoint", error) from error
+                    odd = [key for key, each in self.model.state_dict().items() if not isinstance(each, Tensor)]
+                    why = TypeError(f"{listed(odd)} of its state_dict() is no tensor; make one of it") if odd else error
+                    raise accused(trial.model, "being written to its checkpoint", why) from error
                 self._as_kept(temporary)  # which nobody else deletes
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
@@ -253,8 +255,7 @@ class _Run:
                 )
 
     def _load(self, checkpoint: Path) -> None:
-        """The model as it was written, in training mode: some merge weights, or keep what they compute, in the other
-        one."""
+        """The model as it was written, in training mode: in the other one some merge or cache weights."""
         self.model.train()
         with safetensors.safe_open(checkpoint, framework="pt") as file:
             make_room(self.model, file.keys(), file.get_tensor)

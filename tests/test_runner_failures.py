@@ -45,7 +45,10 @@ def test_a_broken_model_fails_its_own_cells(
     [
         ("self.lazy = nn.LazyLinear(8)", ""),
         ("self.register_buffer('sparse', torch.eye(3).to_sparse(), persistent=False)", ""),
-        ("type(self).get_extra_state = lambda self: {'n': 3}", "being written to its checkpoint"),
+        (
+            "type(self).get_extra_state = lambda self: {'n': 3}",
+            "checkpoint: TypeError: _extra_state of its state_dict()",
+        ),
         (
             "both = torch.ones(3, 4); self.a, self.b = nn.Parameter(both[:, :2]), nn.Parameter(both[:, 2:])",
             "being written to its checkpoint",
