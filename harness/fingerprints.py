@@ -1,9 +1,9 @@
 """A model and a task as they are, so that a probe that changes them is found out, whatever it changes.
 
 What a model keeps beside its weights may change while it runs as it should: a counter, a cache, the last attention
-weights. That is its own business, and no probe is to blame for it. So what only a vandal changes (weights, structure,
-hooks, methods, modes) is told apart from what a model or task may change itself (buffers and other attributes), where
-the runner looks once more: does it change by itself?
+weights. So may, more seldom, weights and modes: `nn.Embedding(max_norm=...)` shortens its rows where they are read.
+That is its own business, and no probe is to blame for it: where something has changed, the runner looks once more
+whether it changes by itself.
 """
 
 import zlib
@@ -41,8 +41,8 @@ class Fingerprint:
     model.
 
     Attributes:
-        fixed: what neither changes itself, by what it is called in a message.
-        own: what they may change themselves.
+        fixed: what is compared strictly (weights, structure, hooks, methods, modes), by what it is called in a message.
+        own: buffers and other attributes, of which an empty one may be filled.
         optional: those attributes that hide nothing of their class: a new one harms nobody.
         classes: their classes, with all that is in them.
     """
