@@ -120,6 +120,7 @@ class Scripted(Plain):
 NAMES = [part.partition("(")[0] for part in MODELS.split("\nclass ")[2:]]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_all_probes_measure_them_in_any_order(tmp_path: Path) -> None:
     """Tables that grow, weights that are merged or cached while evaluating, norms that are kept, scripted parts."""
     file = tmp_path / "models.py"

@@ -10,6 +10,7 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -124,6 +125,9 @@ class Child:
         self.ended = True
         self.kill()
         self._process.join(PATIENCE)
+        deadline = time.monotonic() + PATIENCE
+        while self.orphaned and time.monotonic() < deadline:  # nobody tells
+            time.sleep(0.01)
         with _changing:
             _alive.discard(self.pid)
             if (parent := server()) is not None:
