@@ -1,5 +1,7 @@
 """Grids of learning rates for tests, and what is said of the records of their cells."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from harness.report.learnability import Learnability, learnability
@@ -29,3 +31,17 @@ def said(records: list[Record], **more: Any) -> Learnability:
     """Of the one model that the records are of."""
     (found,) = learnability(records, suite(**more))
     return found
+
+
+def edited(records: Sequence[Record]) -> list[Record]:
+    """What the model's code gave an hour later, when it had been changed."""
+    hour = timedelta(hours=1)
+    return [
+        r.model_copy(
+            update={
+                "model": r.model.model_copy(update={"digest": "edited"}),
+                "provenance": r.provenance.model_copy(update={"finished": r.provenance.finished + hour}),
+            }
+        )
+        for r in records
+    ]

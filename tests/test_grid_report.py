@@ -1,10 +1,9 @@
 """What reports and claims make of a grid: its table, the cells that they compare, and the best one."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from grid_records import BAD, DIVERGED, GOOD, said, suite
+from grid_records import BAD, DIVERGED, GOOD, edited, said, suite
 from record_factory import cell, claim, record
 
 from harness.claims import judge
@@ -88,15 +87,7 @@ def test_a_claim_about_the_best_cell_waits_for_all_of_the_grid() -> None:
 def test_code_that_was_edited_between_two_cells_is_not_compared_with_itself() -> None:
     """The newest counts; what it was not tried at was not run, and the report says once why."""
     old = [r for lr in (1e-3, 1e-2) for r in cell(lr, [GOOD] * 3)]
-    new = [
-        r.model_copy(
-            update={
-                "model": r.model.model_copy(update={"digest": "edited"}),
-                "provenance": r.provenance.model_copy(update={"finished": r.provenance.finished + timedelta(hours=1)}),
-            }
-        )
-        for r in cell(1e-3, [BAD] * 3)
-    ]
+    new = edited(cell(1e-3, [BAD] * 3))
     kept, _ = current(old + new)
     asked = suite(grid={"lr": [1e-3, 1e-2]})
     (found,) = learnability(kept, asked)

@@ -1,10 +1,10 @@
 """What is said of a grid follows from its numbers: of seeds that diverged, of the default, of code that was edited."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
+from grid_records import BAD, GOOD, edited
 from record_factory import Seeds, cell, record
 
 from harness.report.blocks import document
@@ -13,8 +13,6 @@ from harness.report.grid_table import grid_blocks, sentence
 from harness.report.learnability import Learnability, cell_rows, learnability
 from harness.schema import Record
 from harness.suites import Suite
-
-GOOD, BAD = (1.0, 0.1), (0.2, 2.0)
 
 
 def suite(grid: dict[str, list[Any]], default: dict[str, Any], **more: Any) -> Suite:
@@ -140,15 +138,7 @@ def test_details_are_of_the_best_cell_and_what_broke_is_told_of_all() -> None:
 
 def test_no_table_has_what_the_code_gave_before_it_was_edited() -> None:
     """Where the new code was not tried, nothing is shown, as the report says."""
-    new = [
-        r.model_copy(
-            update={
-                "model": r.model.model_copy(update={"digest": "edited"}),
-                "provenance": r.provenance.model_copy(update={"finished": r.provenance.finished + timedelta(hours=1)}),
-            }
-        )
-        for r in cell(1e-3, [BAD] * 3)
-    ]
+    new = edited(cell(1e-3, [BAD] * 3))
     records = [*cell(1e-3, [GOOD] * 3), *cell(1e-2, [GOOD] * 3), *new]
     for asked in (suite({"lr": [1e-3, 1e-2]}, {"lr": 1e-3}), None):
         blocks = document(records, asked)

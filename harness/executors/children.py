@@ -1,4 +1,4 @@
-"""Processes that nothing of anybody ran in before: started, listened to, and ended with everything they have started.
+"""New processes, in which nothing has run yet: started, listened to, and ended with everything they have started.
 
 Each one leads a session of its own, in which Ctrl-C does not reach it, and is the parent of whatever its descendants
 leave behind. On Linux nothing that runs as the same user outlives it. Elsewhere what leaves its process group does.
