@@ -240,19 +240,23 @@ class _Run:
     def _as_kept(self, checkpoint: Path) -> None:
         """From here on the model is the one that its checkpoint gives, as for any probe that is asked for later, in a
         new process. What it has learned must all be in there, or probes would look at different models."""
-        with blame(self.work.planned.trial.model, "being loaded from its checkpoint"):
-            learned = self._few_outputs()
-            del self.model, self.task  # there may be memory for one
-            self._build()
-            self._load(checkpoint)
-            kept = self._few_outputs()
-            allowed = rounding(self.model, kept) * magnitude(kept.nan_to_num())
-            same = partial(torch.allclose, kept, rtol=0.0, atol=allowed, equal_nan=True)
-            if not same(learned) and same(self._few_outputs()):  # and not new ones at each call
-                raise ValueError(
-                    "what it learned is not in its parameters and buffers: built again and loaded, it gives other "
-                    "outputs (register what it learns with self.register_buffer, as persistent)"
-                )
+        try:
+            with blame(self.work.planned.trial.model, "being loaded from its checkpoint"):
+                learned = self._few_outputs()
+                del self.model, self.task  # there may be memory for one
+                self._build()
+                self._load(checkpoint)
+                kept = self._few_outputs()
+                allowed = rounding(self.model, kept) * magnitude(kept.nan_to_num())
+                same = partial(torch.allclose, kept, rtol=0.0, atol=allowed, equal_nan=True)
+                if not same(learned) and same(self._few_outputs()):  # and not new ones at each call
+                    raise ValueError(
+                        "what it learned is not in its parameters and buffers: built again and loaded, it gives other "
+                        "outputs (register what it learns with self.register_buffer, as persistent)"
+                    )
+        except PluginError:
+            checkpoint.stat()  # raises where it is gone, as the run directory is: that is not the model's doing
+            raise
 
     def _load(self, checkpoint: Path) -> None:
         """The model as it was written, in training mode: in the other one some merge or cache weights."""

@@ -357,6 +357,29 @@ def test_a_run_that_cannot_write_ends_and_goes_on_later(
     assert all(after[name].model_dump_json() == record.model_dump_json() for name, record in before.items())
 
 
+def test_a_run_directory_that_goes_while_a_checkpoint_is_read_is_not_the_models_fault(
+    tmp_path: Path, plugin_file: Callable[..., str]
+) -> None:
+    place = tmp_path / "run" / "checkpoints"
+    source = f"""
+    from pathlib import Path
+    import torch
+    class Model(torch.nn.Module):
+        def __init__(self, interface):
+            super().__init__()
+            place = Path({str(place)!r})
+            if any(place.glob(".*.tmp")):  # built once more, to look at what is about to be kept
+                place.rename({str(tmp_path / "elsewhere")!r})
+            self.embed = torch.nn.Embedding(interface.input_size, interface.output_size)
+        def forward(self, tokens):
+            return self.embed(tokens)
+    """
+    model = plugin_file(source) + ":Model"
+    with pytest.raises(HarnessError, match=r"cannot write '.*': No such file or directory; what was written"):
+        harness.run(model, SHORT, "accuracy", training=SMALL, examples=16, jobs=1, out=tmp_path / "run")
+    assert not {record.status for record in RunDirectory(tmp_path / "run").read_records()} - {"ok"}
+
+
 def test_workers_have_the_environment_of_the_run(
     tmp_path: Path, plugin_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
