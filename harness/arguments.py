@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -16,7 +16,6 @@ SUPPLIED = {
     "task": {"tokenizer"},
     "probe": {"subject"},
     "executor": {"jobs", "limits"},
-    "mixer": {"width"},  # of a backbone, by which it is built
 }
 """Constructor arguments that the harness supplies by name; all others belong to the user."""
 
@@ -27,8 +26,13 @@ MOST_PROBLEMS = 5
 """At most this many wrong arguments of one request are explained."""
 
 
-def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
+def argument_model(entry: Entry, code: Callable[..., Any], supplied: Set[str] = frozenset()) -> type[BaseModel]:
     """A pydantic model of the keyword arguments that a user may set.
+
+    Args:
+        entry: the plugin.
+        code: its class or function.
+        supplied: names of arguments that it is given besides those that all of its kind are (`SUPPLIED`).
 
     Raises:
         PluginError: the signature is not one that the harness can call, or has types that cannot be imported.
@@ -45,7 +49,7 @@ def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     extra = False
     for parameter in parameters:
-        if parameter.name in SUPPLIED.get(kind, ()):
+        if parameter.name in supplied or parameter.name in SUPPLIED.get(kind, ()):
             continue
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = True
@@ -58,7 +62,10 @@ def argument_model(entry: Entry, code: Callable[..., Any]) -> type[BaseModel]:
             raise PluginError(f"{kind} {name!r}: no argument can be called {parameter.name!r}; rename it")
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hints.get(parameter.name, Any), default)
+            kind_of_value = hints.get(parameter.name, Any)
+            if default is None:  # `size: int = None`, as many libraries write it
+                kind_of_value = kind_of_value | None
+            fields[parameter.name] = (kind_of_value, default)
     config = ConfigDict(
         extra="allow" if extra else "forbid",
         validate_default=True,

@@ -134,10 +134,17 @@ def _importable(module: str) -> bool:
 
 @dataclass(frozen=True)
 class Definition:
-    """A plugin's code, imported; what it takes and what it says, whatever its arguments will be."""
+    """A plugin's code, imported; what it takes and what it says, whatever its arguments will be.
+
+    Args:
+        entry: where it was found.
+        code: a class or function.
+        supplied: what whoever builds it gives it by name, besides what the harness gives to all of its kind.
+    """
 
     entry: Entry
     code: Callable[..., Any]
+    supplied: frozenset[str] = frozenset()
 
     @cached_property
     def says(self) -> Capabilities:
@@ -147,7 +154,7 @@ class Definition:
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """A pydantic model of the keyword arguments a user may set."""
-        return argument_model(self.entry, self.code)
+        return argument_model(self.entry, self.code, self.supplied)
 
     @cached_property
     def takes(self) -> frozenset[str]:

@@ -274,6 +274,32 @@ def test_a_mixer_in_a_file_is_trained_and_measured(folder: Path) -> None:
     assert report.ok, str(report)
 
 
+LIBRARY = """
+from torch import nn
+
+class Layer(nn.Module):
+    def __init__(self, mode: str = "chunk", {size}: int = 1024, heads: int = 4, layer_idx: int = None, **kwargs):
+        super().__init__()
+        self.heads, self.out = heads, nn.Linear({size}, {size})
+
+    def forward(self, hidden_states, attention_mask=None, past_key_values=None, **kwargs):
+        return self.out(hidden_states.cumsum(1)), None, past_key_values
+"""
+
+
+@pytest.mark.parametrize("size", ["d_model", "hidden_size", "dim"])
+def test_a_layer_of_a_library_is_a_mixer_as_it_is(folder: Path, plugin_file: Write, size: str) -> None:
+    """By its own word for the number of features, with a default of None for an int, and giving a cache, too."""
+    plugin_file(LIBRARY.format(size=size), f"by_{size}.py")
+    name = f"backbone:mixer=./by_{size}.py:Layer:heads=2,d_model=16"
+    layer = model(name).blocks[0].mixer
+    assert (layer.heads, layer.out.in_features) == (2, 16)
+    report = check_model(name)
+    assert report.ok, str(report)
+    with pytest.raises(RequestError, match=f"its '{size}' is the width of the backbone; write d_model"):
+        plugin(f'backbone:mixer="./by_{size}.py:Layer:{size}=8"')
+
+
 def test_a_grid_of_what_a_mixer_takes_is_told_how_to_be_written(folder: Path) -> None:
     """And what is told is a grid."""
     words = ["run", "--dry-run", "--format", "json", "--seeds", "1"]

@@ -99,7 +99,8 @@ class Block(nn.Module):
         y = self.norm(x)
         if self.short is not None:
             y = self.short(y)
-        return self.add(x, self.mixer(y))
+        y = self.mixer(y)
+        return self.add(x, y[0] if isinstance(y, tuple) else y)  # layers of libraries give a cache behind it
 
     def add(self, x: Float[Tensor, "*_ d_model"], y: Any) -> Float[Tensor, "*_ d_model"]:
         """The input, what the mixer makes of it, and what the feed-forward net makes of both.
@@ -312,6 +313,11 @@ def any_mixer(mixer: str = "attention") -> list[Mixer]:
     sees the future. It may offer its state (`initial_state` and `step`; see `harness.offers.OffersState`), and then
     the model does. A static method `check_arguments(width=..., ...)` may raise ValueError before anything is built,
     and `files(...)` gives the paths of what it reads, as those of plugins do (`harness.contracts`).
+
+    A layer of a library is a mixer as it is, where its constructor calls the number of features `width`, `d_model`,
+    `hidden_size` or `dim`; of several outputs the first is taken (flash-linear-attention, on a GPU):
+
+        harness run --device cuda --model 'backbone:mixer="fla.layers:GatedLinearAttention:num_heads=2"'
 
     Args:
         mixer: written as a model is: `./my.py:Mixer`, `package.module:Mixer`, or the name of a model that is made of

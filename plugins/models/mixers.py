@@ -19,10 +19,13 @@ from harness.specs import Spec
 from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
 
+WIDTHS = ("width", "d_model", "hidden_size", "dim")
+"""What the constructor of a mixer calls the number of features: here `width`, elsewhere one of the others."""
+
 
 @dataclass(frozen=True)
 class MixerSpec(Spec):
-    """A mixer, named by whoever asks for a backbone; its class takes the `width` and its own arguments by keyword."""
+    """A mixer, named by whoever asks for a backbone; its class takes the width and its own arguments by keyword."""
 
     kind: ClassVar[str] = "mixer"
 
@@ -35,20 +38,22 @@ class Mixer:
         code: its class.
         arguments: its own arguments, all of them.
         definition: where it was found; None for one that came as a class.
+        width: what its constructor calls the number of features.
     """
 
     code: type[nn.Module]
     arguments: Mapping[str, Any]
     definition: Definition | None = None
+    width: str = "width"
 
     def build(self, width: int) -> nn.Module:
         """A new one, from the global random state."""
-        return self.code(width=width, **self.arguments)
+        return self.code(**{self.width: width}, **self.arguments)
 
     def check(self, width: int) -> None:
         """Raises ValueError if its arguments do not go together, or with this width."""
         try:
-            Capabilities(self.code).check_arguments(width=width, **self.arguments)
+            Capabilities(self.code).check_arguments(**{self.width: width}, **self.arguments)
         except ValueError as error:
             if self.definition is None:
                 raise
@@ -86,15 +91,18 @@ def find_mixer(text: str) -> Mixer:
             f"mixer {text!r}: the model {request.name!r} is not made of one that could be taken from it."
             f"{_alternatives(registry)}"
         )
-    definition = Definition(entry, code)
-    if not (isinstance(code, type) and issubclass(code, nn.Module) and "width" in definition.takes):
+    width = next((name for name in WIDTHS if name in Definition(entry, code).takes), None)
+    if not (isinstance(code, type) and issubclass(code, nn.Module) and width):
         raise RequestError(
-            f"mixer {text!r}: a mixer is an nn.Module whose constructor takes the number of features as `width`, and "
-            f"{request.name!r} is none"
+            f"mixer {text!r}: a mixer is an nn.Module whose constructor takes the number of features as `width` (or "
+            f"`d_model`, `hidden_size`, `dim`), and {request.name!r} is none"
         )
+    if width in request.arguments:
+        raise RequestError(f"mixer {text!r}: its {width!r} is the width of the backbone; write d_model=... behind it")
+    definition = Definition(entry, code, frozenset({width}))
     values = validate(entry, definition.arguments, request.arguments)
     arguments = {name: getattr(values, name) for name in definition.arguments.model_fields}
-    return Mixer(code, arguments | (values.model_extra or {}), definition)
+    return Mixer(code, arguments | (values.model_extra or {}), definition, width)
 
 
 def _alternatives(registry: Registry, word: str = "") -> str:
