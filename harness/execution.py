@@ -17,11 +17,11 @@ from harness.grids import argument_part
 from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
-from harness.results import Results, with_aliases
+from harness.results import Results, incomplete, with_aliases
 from harness.safe import visible
 from harness.schema import Cell, PluginUse, Record
 from harness.seeds import current, of_newest_code
-from harness.sharding import missing_parts, remember
+from harness.sharding import remember
 from harness.store import RunDirectory
 from harness.suites import Suite
 from harness.vocabulary import CROSSED
@@ -92,8 +92,8 @@ def execute(
             default_registry().notify("harness_record_written", record=record)
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)
-    ordered = (records[cell.id] for cell in plan.cells if cell.id in records)
-    return Results(with_aliases(ordered, plan.suite), out, plan.suite, note=missing_parts(out))
+    ordered = [records[cell.id] for cell in plan.cells if cell.id in records]
+    return Results(with_aliases(ordered, plan.suite), out, plan.suite, incomplete(execution.store, plan.suite, ordered))
 
 
 def _check_complete(plan: Plan, store: RunDirectory, found: Mapping[str, Record]) -> None:

@@ -115,7 +115,8 @@ def make_plan(
     if not any(each.stage in stages for each in crossed):
         raise _nothing_to_measure(suite, resolver, crossed, stages)
     _check_claims(suite, resolver, crossed, any_training=bool(training))
-    suite = suite.model_copy(update={"defaults": _defaults(suite, crossed)})
+    planned = [cell.id for each in trials.values() for cell in each.cells]
+    suite = suite.model_copy(update={"defaults": _defaults(suite, crossed), "planned": planned})
     return Plan(suite, [each for each in trials.values() if each.cells], _hopeless(crossed, stages))
 
 

@@ -21,6 +21,7 @@ from harness.seeds import Identity, identity
 from harness.sharding import missing_parts
 from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Selection, Suite
+from harness.unmeasured import unmeasured
 from harness.vocabulary import CROSSED, STAGES, STATUSES, Format
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Results:
         """
         with needed_for("a page", "page"):
             from harness.page import render_page
-        return render_page(self.drawings().view, sections)
+        return render_page(self.drawings().view, sections, self.note)
 
     def plot(self, chart: str = "reach", *, width: float = 7.0) -> Any:
         """A chart as an Altair object, which notebooks show, and which can be changed further.
@@ -180,7 +181,7 @@ class Results:
         try:
             with needed_for("a page", "page"):
                 from harness.page import render_snippet
-            return render_snippet(self.drawings().view)
+            return render_snippet(self.drawings().view, self.note)
         except RequestError:
             return None
 
@@ -297,15 +298,29 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )
-    note = " ".join(filter(None, (missing_parts(out), _disputed(store, None if narrowing else records))))
-    results = Results(with_aliases(records, suite), out, suite, note)
     if narrowing is None:
-        return results
+        note = " ".join(filter(None, (incomplete(store, suite, records), _disputed(store, records))))
+        return Results(with_aliases(records, suite), out, suite, note)
+    note = " ".join(filter(None, (missing_parts(out), _disputed(store, None))))
+    results = Results(with_aliases(records, suite), out, suite, note)
     try:
         narrowing.check()
     except RequestError:
         return _as_in_tables(replace(results, records=with_aliases(_read(store)[0], suite)), narrowing)
     return _narrowed(results, narrowing.words, {})
+
+
+def incomplete(store: RunDirectory, suite: Suite | None, records: Iterable[Record]) -> str:
+    """What to tell of a run directory that has not all that was planned; "" for one that has.
+
+    Args:
+        store: the run directory.
+        suite: what was planned last.
+        records: those of all its models.
+    """
+    shards = missing_parts(store.path)
+    left = unmeasured(suite, store.ids(), records, goes_on=not shards) if suite and suite.planned else ""
+    return " ".join(filter(None, (left, shards)))
 
 
 def _read(store: RunDirectory, narrowing: Narrowing | None = None) -> tuple[list[Record], list[str]]:

@@ -297,6 +297,8 @@ class Suite(Strict):
     """Models that a user puts beside those of the suite, in each of its experiments; reports mark them."""
     defaults: list[Default] = []
     """What the settings that the grid varies would be without it; a plan fills it in."""
+    planned: list[str] = []
+    """The ids of all cells, also of those that other shards run or that a budget leaves out; a plan fills it in."""
     timeout: Limit = None
     """Seconds that a trial may take; what is not measured by then fails."""
     retries: Count = Field(default=0, ge=0)

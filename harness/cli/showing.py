@@ -47,7 +47,7 @@ def report(
     if grid:
         from harness.report import render_grid
 
-        text = render_grid(results.records, results.suite, form, width=terminal_width())
+        text = render_grid(results.records, results.suite, form, width=terminal_width(), note=results.note)
         if out is None:
             click.echo(text, nl=False)
         else:

@@ -28,6 +28,7 @@ from harness.report.elements import Block, Heading, Table, drawn
 from harness.report.grouping import spelled_out
 from harness.report.numbers import count
 from harness.report.overview import overview_blocks
+from harness.safe import visible
 from harness.schema import Record
 
 WIDTH = 780.0
@@ -52,12 +53,13 @@ MOST_CELLS = 60_000
 MOST_IN_NOTEBOOK = 12
 
 
-def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
+def render_page(view: View, sections: Sequence[tuple[str, str]] = (), note: str = "") -> str:
     """The page of a run.
 
     Args:
         view: the run.
         sections: further titled text, for example from plugins.
+        note: what to say of all records, before any of them.
     """
     kept = view.kept
     blocks = document(list(view.records), view.suite, sections)
@@ -72,6 +74,7 @@ def render_page(view: View, sections: Sequence[tuple[str, str]] = ()) -> str:
         .render(
             title=blocks[0].text if isinstance(blocks[0], Heading) else "Results",
             summary=view.suite.summary if view.suite else "",
+            note=visible(note),
             command=command_of(view.suite),
             facts=_facts(kept),
             questions={name: QUESTIONS[name] for name in asked(found)},
@@ -122,14 +125,15 @@ def _left_out(view: View, models: int, patterns: int, tables: int) -> list[str]:
     return found
 
 
-def render_snippet(view: View) -> str:
-    """What a notebook shows of a run: its cards and its first chart."""
+def render_snippet(view: View, note: str = "") -> str:
+    """What a notebook shows of a run: what is to be said of all of it, its cards and its first chart."""
     found = cards(view.at_best)
     return (
         environment()
         .get_template("snippet.html.j2")
         .render(
             title=f"Results of {view.suite.name}" if view.suite and view.suite.name != "run" else "Results",
+            note=visible(note),
             facts=_facts(view.kept)[:2],
             questions={name: QUESTIONS[name] for name in asked(found)},
             cards=found[:MOST_IN_NOTEBOOK] if asked(found) else [],

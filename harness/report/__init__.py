@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.errors import RequestError, did_you_mean
 from harness.report.blocks import document
-from harness.report.elements import in_safety
+from harness.report.elements import Paragraph, in_safety
 from harness.report.export import rows, table_csv, table_json, to_csv, to_json
 from harness.report.grid_table import grid_blocks
 from harness.report.learnability import cell_rows, learnability
@@ -66,9 +66,10 @@ def learnable(records: Iterable[Record], suite: Suite | None = None) -> list[dic
 
 
 def render_grid(
-    records: Iterable[Record], suite: Suite | None = None, format: str = "text", *, width: int = 100
+    records: Iterable[Record], suite: Suite | None = None, format: str = "text", *, width: int = 100, note: str = ""
 ) -> str:
-    """What a grid says, and nothing else, in any `Format`; as data, a row for each model, task and cell.
+    """What a grid says, after what is to be said of all records, and nothing else, in any `Format`; as data, a row for
+    each model, task and cell.
 
     Raises:
         RequestError: nothing was varied.
@@ -78,4 +79,4 @@ def render_grid(
         raise RequestError("these records are of one way of training; for a grid: harness run --grid lr=1e-4,1e-3,1e-2")
     if format in ("csv", "json"):
         return table_csv(rows) if format == "csv" else table_json(rows)
-    return write(map(in_safety, grid_blocks(found)), format, width)
+    return write(map(in_safety, [*([Paragraph(note)] if note else []), *grid_blocks(found)]), format, width)

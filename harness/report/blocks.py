@@ -43,7 +43,7 @@ def document(
         records: any records.
         suite: the suite they come from.
         sections: titled text to append, as pairs; what is none is told in its place.
-        note: what to say of all records, first.
+        note: what to say of all records, before any of them.
         ascii: draw curves in ASCII.
         compact: put all that is said of a claim into one cell, for narrow pages.
     """
@@ -59,6 +59,8 @@ def _parts(
     yield Heading(f"Results of {suite.name}" if suite and suite.name != "run" else "Results", 1)
     if suite and suite.summary:
         yield Paragraph(suite.summary)
+    if note:
+        yield Paragraph(note)
     every, older = current(records)
     learnt = cache(lambda: learnability(every, suite))  # called where it may fail
     grid = bool(suite and suite.grid)
@@ -69,8 +71,6 @@ def _parts(
     yield from drawn(lambda: overview_blocks(learnt()))
     yield from drawn(lambda: card_blocks(found, BEST if grid else ""))
     yield Paragraph(_overview(every, older))
-    if note:
-        yield Paragraph(note)
     yield from drawn(lambda: _settings(kept, shown, suite))
     yield from drawn(lambda: grid_blocks(learnt()))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
