@@ -17,6 +17,7 @@ from harness.grids import argument_part
 from harness.narrowing import Narrowing
 from harness.plan import Plan, Planned
 from harness.registry import default_registry
+from harness.report.success import doubt
 from harness.results import Results, incomplete, with_aliases
 from harness.safe import visible
 from harness.schema import Cell, PluginUse, Record
@@ -62,8 +63,8 @@ def execute(
         fresh: delete the records and trained models of this plan first; those of other plans stay.
         executor: where to run them.
         report: called now and then with how far the run is.
-        warn: called with what is wrong with a claim, as soon as a record shows it: those that are there already do so
-            before anything is trained.
+        warn: called with what is wrong with a claim, or with what is asked for as a success, as soon as a record shows
+            it: those that are there already do so before anything is trained.
 
     Raises:
         PluginError: of every cell a plugin is broken; nothing is written.
@@ -77,18 +78,22 @@ def execute(
     records = {**execution.measured}
     cells = {cell.id: cell for cell in plan.cells}
     look = FirstLook(plan.suite.claims, argument_part(plan.suite.grid))
+    told = {""}
 
-    def read_claims(record: Record) -> None:
+    def read(record: Record) -> None:
         cell = cells.get(record.id)
         for problem in look.problems(cell, record) if cell else ():
             warn(problem)
+        if (problem := doubt(record, plan.suite)) not in told:
+            told.add(problem)
+            warn(problem)
 
     for record in records.values():
-        read_claims(record)
+        read(record)
     with closing(execution.measure(executor, report)) as found:
         for record in found:
             records[record.id] = record
-            read_claims(record)
+            read(record)
             default_registry().notify("harness_record_written", record=record)
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)

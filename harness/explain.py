@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from harness.plugin import resolve
 from harness.registry import default_registry
+from harness.report.numbers import count
 from harness.requests import find_suite
 from harness.suites import Request, format_arguments
 from harness.targets import Definition, find_entry, load_definition
@@ -58,15 +59,15 @@ def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:
 def describe_suite(name: str) -> str:
     """A suite: what it crosses and which claims it tests."""
     suite = find_suite(name)
-    lines = [f"suite {suite.name}: {suite.summary}".removesuffix(": "), f"{suite.seeds} seeds"]
+    lines = [f"suite {suite.name}: {suite.summary}".removesuffix(": "), count(suite.seeds, "seed")]
     lines += [
         f"{name} {', '.join(format_arguments({'': v})[1:] for v in values)}" for name, values in suite.grid.items()
     ]
     for experiment in suite.experiments:
         crossed = (experiment.models, experiment.tasks, experiment.probes)
-        own = "" if experiment.seeds is None else f"  ({experiment.seeds} seeds)"
+        own = "" if experiment.seeds is None else f"  ({count(experiment.seeds, 'seed')})"
         lines.append("  " + "  x  ".join(", ".join(map(str, requests)) for requests in crossed) + own)
-    lines += [f"{len(suite.claims)} claims"] if suite.claims else []
+    lines += [count(len(suite.claims), "claim")] if suite.claims else []
     lines += [f"  {claim.text} ({claim.source})".removesuffix(" ()") for claim in suite.claims]
     return "\n".join(lines)
 

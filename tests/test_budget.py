@@ -10,7 +10,7 @@ from conftest import SHORT
 import harness
 from harness.cli import main
 from harness.errors import RequestError
-from harness.estimating import Cut, Estimate, estimate, within
+from harness.estimating import Cut, Estimate, duration, estimate, within
 from harness.executors.local import Local
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
@@ -111,6 +111,23 @@ def test_what_cannot_be_timed_is_said(tmp_path: Path) -> None:
     assert "has changed" in known.unknown[0]
 
 
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (1 / 60, "0.017 hours (1 minute)"),
+        (0.9951 / 60, "0.017 hours (1 minute)"),
+        (0.3, "0.3 hours (18 minutes)"),
+        (1 / 3600, "0.00028 hours (1 second)"),
+        (0.5 / 60, "0.0083 hours (30 seconds)"),
+        (1.0, "1 hour"),
+        (123.0, "120 hours"),
+    ],
+)
+def test_hours_are_told_as_one_says_them(hours: float, words: str) -> None:
+    """One of a kind is no plural, and no number has an exponent."""
+    assert duration(hours) == words
+
+
 def test_a_run_says_what_did_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the note that its report begins with; the dry run says so, too, with the hours."""
     monkeypatch.setattr(
@@ -120,7 +137,7 @@ def test_a_run_says_what_did_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ["lstm:hidden=4"], [SHORT], seeds=2, training={"steps": 2}, examples=16, out=tmp_path / "run", budget=1
     )
     assert [record.seed for record in results] == [0]
-    assert "Left out to fit 1 hours: seed 1." in results.note
+    assert "Left out to fit 1 hour: seed 1." in results.note
     shown = CliRunner().invoke(main, ["run", "--model", "lstm", "--estimate", "--out", str(tmp_path / "dry")])
     assert "about 3 hours for 3 trials" in shown.output
     assert not (tmp_path / "dry").exists()

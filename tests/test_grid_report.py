@@ -10,7 +10,7 @@ from harness.claims import judge
 from harness.errors import RequestError
 from harness.plan import make_plan
 from harness.registry import default_registry
-from harness.report import render
+from harness.report import render, render_grid
 from harness.report.elements import Paragraph
 from harness.report.grid_table import grid_blocks
 from harness.report.grouping import group
@@ -112,6 +112,15 @@ def test_the_report_has_it(form: str, width: int) -> None:
     assert "fails at the default, works elsewhere" in " ".join(text.split())
     if form == "text":
         assert max(map(len, text.splitlines())) <= width
+
+
+def test_only_with_a_grid_other_tables_are_of_the_best_cell() -> None:
+    """Several ways of training without one have tables of all of them, and the report says nothing else."""
+    records = cell(1e-3, [BAD] * 3) + cell(1e-2, [GOOD] * 3)
+    words = "All other tables are of it"
+    assert words in " ".join(render(records, suite()).split())
+    assert words not in " ".join(render(records).split())
+    assert words not in " ".join(render_grid(records, suite()).split())
 
 
 def test_without_a_grid_a_failure_is_one_at_this_learning_rate() -> None:

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
-from grid_records import BAD, DIVERGED, GOOD, said
+from grid_records import BAD, DIVERGED, GOOD, said, suite
 from record_factory import Seeds, cell, record
 
 from harness.report.elements import Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Window, cell_rows, learnability, windows
+from harness.report.success import doubt
 from harness.schema import Record, Scalar
 
 
@@ -137,6 +138,19 @@ def test_a_success_that_no_score_can_be_is_told() -> None:
     losses = cell(1e-3, [GOOD] * 3, levels=lower) + cell(1e-2, [BAD] * 3, levels=lower)
     assert verdict(said(losses, success=0.4)) == "no score can be a success"
     assert verdict(said(losses, success=0.5)) != "no score can be a success"
+
+
+@pytest.mark.parametrize(("success", "guessed"), [(0.05, True), (-1.0, True), (0.125, True), (0.13, False)])
+def test_a_success_that_guessing_is_is_told(success: float, guessed: bool) -> None:
+    """Of a share whose chance nobody knows, too, where it is 0 or less; and as soon as there is a record."""
+    records = cell(1e-3, [GOOD] * 3) + cell(1e-2, [BAD] * 3)
+    found = said(records, success=success)
+    assert ("no better than guessing, 0.125" in sentence(found)) == guessed
+    assert (verdict(found) == "guessing would be a success") == guessed
+    assert bool(doubt(records[0], suite(success=success))) == guessed
+    assert "guessing, 0," in doubt(cell(1e-3, [GOOD], levels={})[0], suite(success=0.0))
+    assert not doubt(cell(1e-3, [GOOD], levels={})[0], suite(success=0.1))
+    assert not doubt(records[0], suite())
 
 
 def test_no_training_is_no_cell() -> None:

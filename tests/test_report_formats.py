@@ -7,8 +7,9 @@ import math
 from typing import Any
 
 import pytest
+from grid_records import GOOD, edited
 from pydantic import TypeAdapter
-from record_factory import INSIDE, curve, record
+from record_factory import INSIDE, cell, curve, record
 from reports import claims, factor, lines, matrix
 
 from harness.errors import RequestError
@@ -125,6 +126,15 @@ def test_rows_leave_out_what_is_superseded() -> None:
     found = rows([record(factor(0.1)), record(factor(0.9), minutes=1)])
     assert [row["value"] for row in found] == [0.9]
     assert tuple(found[0]) == COLUMNS
+
+
+def test_rows_tell_what_older_code_gave() -> None:
+    """One learning rate was run before the model was edited, the other one after it; in the words of CSV, too."""
+    found = rows([*cell(1e-3, [GOOD]), *edited(cell(1e-2, [GOOD]))])
+    told = {(row["model"], row["training.lr"]): row["older_code"] for row in found}
+    assert told == {("lstm", 1e-3): True, ("lstm", 1e-2): False}
+    table = list(csv.DictReader(io.StringIO(render(cell(1e-3, [GOOD]), format="csv"))))
+    assert {row["older_code"] for row in table} == {"False"}
 
 
 def test_json_gives_the_records_back() -> None:

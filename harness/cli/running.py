@@ -246,18 +246,17 @@ def _print_plan(prepared: Any, form: str) -> None:
 
 def _times(prepared: Any) -> Iterator[str]:
     """How long it takes, if that was asked for, and what does not fit the budget."""
+    from harness.estimating import duration
+
     known = prepared.estimate
     if known is None:
         return
     at_once = f", {known.jobs} trials at a time" if known.jobs > 1 else ""
     left = counted(len([each for each in prepared.plan.trials if each.trial.id in known.seconds]), "trial")
-    yield f"about {_duration(prepared.hours)} for {left} that {'is' if left == '1 trial' else 'are'} left{at_once}"
+    if left == "0 trials":
+        yield "nothing is left to run: all of it is measured already"
+        return
+    yield f"about {duration(prepared.hours)} for {left} that {'is' if left == '1 trial' else 'are'} left{at_once}"
     yield from (f"not counted: {text}" for text in known.unknown)
     if prepared.left_out:
-        yield f"{prepared.left_out} All of it would take about {_duration(known.hours)}."
-
-
-def _duration(hours: float) -> str:
-    """`0.03 hours (1.8 minutes)`."""
-    smaller = f" ({60 * hours:.2g} minutes)" if hours >= 1 / 60 else f" ({3600 * hours:.2g} seconds)"
-    return f"{hours:.2g} hours" + (smaller if hours < 1 else "")
+        yield f"{prepared.left_out} All of it would take about {duration(known.hours)}."

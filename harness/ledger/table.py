@@ -6,6 +6,7 @@ from harness.ledger.counting import ORDER, Ledger
 from harness.ledger.parts import PARTS
 from harness.report.elements import Block, Heading, Items, Table
 from harness.report.layout import Column
+from harness.report.numbers import count
 
 
 def blocks(name: str, found: Ledger) -> list[Block]:
@@ -27,7 +28,7 @@ def blocks(name: str, found: Ledger) -> list[Block]:
         if by is not found.training:
             columns.append(Column("share", [*(_share(by[part], total) for part in used), ""]))
     kinds = f", {found.interface.input_size:,} token ids" if found.interface.input == "tokens" else ""
-    return [Heading(f"{name}: {found.length:,} tokens{kinds}"), Table(columns), Items(_sentences(found))]
+    return [Heading(f"{name}: {count(found.length, 'token')}{kinds}"), Table(columns), Items(_sentences(found))]
 
 
 def _sentences(found: Ledger) -> list[str]:
@@ -43,7 +44,7 @@ def _sentences(found: Ledger) -> list[str]:
         f"sequence{'' if math.isnan(found.exponent) else growth}",
         f"left behind for the next token: {' and '.join(left) or 'nothing that can be seen from outside'}",
         f"reads {ORDER[found.growth]}: the longest chain of operations that wait for one another is {below} at "
-        f"{found.chain_lengths[0]} tokens and {above} at {found.chain_lengths[1]}",
+        f"{count(found.chain_lengths[0], 'token')} and {above} at {found.chain_lengths[1]}",
     ]
 
 

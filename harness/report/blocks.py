@@ -72,7 +72,7 @@ def _parts(
     yield from drawn(lambda: card_blocks(found, BEST if grid else ""))
     yield Paragraph(_overview(every, older))
     yield from drawn(lambda: _settings(kept, shown, suite))
-    yield from drawn(lambda: grid_blocks(learnt()))
+    yield from drawn(lambda: grid_blocks(learnt(), best_only=grid))
     yield from drawn(lambda: _titled("Warnings", _said(kept, lambda record: record.warnings)))
     results = [block for each, own in zip(shown, groups, strict=True) for block in _group(each, own.rows, ascii)]
     yield from results

@@ -11,7 +11,7 @@ from harness.errors import describe
 from harness.labels import aliases, full_labels
 from harness.safe import spreadsheet
 from harness.schema import PluginUse, Record, Training
-from harness.seeds import Identity, current, identity
+from harness.seeds import Identity, current, identity, of_newest_code
 from harness.vocabulary import CROSSED
 
 COLUMNS = (
@@ -46,10 +46,12 @@ COLUMNS = (
     "record",
     "warnings",
     "message",
+    "older_code",
 )
 """Of every row, in this order; what a row does not have is None (empty in CSV). `standard_error` is over the examples
 of that seed; `training.` are all settings, defaults too, and empty for a pretrained model; `trained.steps` were taken;
-`machine` is the processor (or the accelerator) that measured."""
+`machine` is the processor (or the accelerator) that measured; `older_code` is whether the code of the model or task was
+edited since, so that reports compare it with nothing."""
 
 NOT_WRITTEN = "this record could not be written"
 
@@ -66,10 +68,12 @@ def rows(records: Iterable[Record]) -> list[dict[str, Any]]:
 def iterate(records: Iterable[Record], written: Callable[[str], str] = str) -> Iterator[dict[str, Any]]:
     """`rows`, one at a time, with texts as they are to be written."""
     kept, _ = current(records)
+    older = {id(record) for record in of_newest_code(kept)[1]}
     called = {kind: _names(getattr(record, kind) for record in kept) for kind in CROSSED}
     for record in kept:
         own = {kind: found[identity(getattr(record, kind))] for kind, found in called.items()}
-        cell = dict.fromkeys(COLUMNS) | own | {"stage": record.stage, "seed": record.seed, "status": record.status}
+        about = {"stage": record.stage, "seed": record.seed, "status": record.status, "older_code": id(record) in older}
+        cell = dict.fromkeys(COLUMNS) | own | about
         try:
             yield from _rows(record, cell, written)
         except Exception as error:  # the others are still to come

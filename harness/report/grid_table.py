@@ -19,14 +19,16 @@ NOT_MEASURED = "not measured"
 OUTSIDE = "not measured within the trained range"
 BROKE = "broke"
 BEYOND = "no score can be a success"
+GUESSED = "guessing would be a success"
 
 
-def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
+def grid_blocks(found: Sequence[Learnability], *, best_only: bool = False) -> list[Block]:
     """Nothing where nothing was varied; else for each task how many seeds succeeded where, the best cell of each model,
     and a sentence on each.
 
     Args:
         found: where each model learns each task.
+        best_only: whether all other tables of the report are of the best cells alone.
     """
     found = [each for each in found if len(each.cells) > 1 or each.older]
     if not found:
@@ -39,7 +41,7 @@ def grid_blocks(found: Sequence[Learnability]) -> list[Block]:
         blocks += [_rates([each for each in own if each.axis == axis], task, axis) for axis in axes]
         blocks.append(_best(own, f"The best cell on {task}" if len(tasks) > 1 else "The best cell"))
     blocks.append(Items([*_sentences(found)]))
-    return [*blocks, *map(Paragraph, _explained(found))]
+    return [*blocks, *map(Paragraph, _explained(found, best_only))]
 
 
 def _sentences(found: Sequence[Learnability]) -> Iterator[str]:
@@ -128,6 +130,8 @@ def verdict(each: Learnability) -> str:
         return NO_RESULT if any(cell.broken for cell in each.cells) else NOT_MEASURED
     if each.threshold is not None and each.threshold.beyond:
         return BEYOND
+    if each.threshold is not None and each.threshold.within_luck:
+        return GUESSED
     if each.outside:
         return OUTSIDE
     if each.threshold is None and any(cell.scores for cell in each.tried):
@@ -164,10 +168,8 @@ def sentence(each: Learnability) -> str:
     words = verdict(each)
     if words in (NO_RESULT, NOT_MEASURED, OUTSIDE):
         return words
-    if words == BEYOND and each.threshold and each.threshold.best is not None:
-        return (
-            f"{BEYOND}: --success {number_of(each.threshold.value)} is beyond the best, {number(each.threshold.best)}"
-        )
+    if words in (BEYOND, GUESSED) and each.threshold:
+        return f"--success {number_of(each.threshold.value)} is {each.threshold.problem}"
     if words == "no threshold":
         return "its metric states no scale from chance to the best, so that no score is a success; say --success SCORE"
     parts = [words, *_more(each)]
@@ -229,7 +231,7 @@ def _tried(each: Learnability) -> str:
     return ", ".join(parts)
 
 
-def _explained(found: Sequence[Learnability]) -> Iterator[str]:
+def _explained(found: Sequence[Learnability], best_only: bool) -> Iterator[str]:
     """What counts as a success, and how the best cell is chosen."""
     thresholds = dict.fromkeys(f"{each.task}: {each.threshold}" for each in found if each.threshold)
     several = len({text.partition(": ")[2] for text in thresholds}) > 1
@@ -240,9 +242,10 @@ def _explained(found: Sequence[Learnability]) -> Iterator[str]:
             "not, and a trial that broke otherwise is no seed. A model works where every seed succeeds. Where there is "
             "room, the median score stands with the rate, or how many seeds diverged."
         )
+    others = " All other tables are of it; --format csv has every cell." if best_only else ""
     yield (
-        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen. "
-        "Where a grid was asked for, all other tables are of it; --format csv has every cell."
+        "The best cell has the lowest median validation loss; its score is on test data, by which nothing was chosen."
+        f"{others}"
     )
     if older := [each for each in found if each.older]:
         whose = ", ".join(dict.fromkeys(f"{each.called} on {each.task}" for each in older))

@@ -22,11 +22,27 @@ class Threshold(NamedTuple):
     """Where it comes from."""
     best: float | None = None
     """The best score there is, where the metric has one."""
+    guessed: float | None = None
+    """What guessing gives, or, of a share, at least gives, where that is known."""
 
     @property
     def beyond(self) -> bool:
         """Whether no score can reach it."""
         return self.best is not None and not self.met(self.best)
+
+    @property
+    def within_luck(self) -> bool:
+        """Whether guessing reaches it."""
+        return self.guessed is not None and self.met(self.guessed)
+
+    @property
+    def problem(self) -> str:
+        """Why it tells nothing, without what asked for it; "" where it does."""
+        if self.best is not None and self.beyond:
+            return f"beyond the best, {number(self.best)}, so that no score is a success"
+        if self.guessed is not None and self.within_luck:
+            return f"no better than guessing, {number(self.guessed)}, so that a model that learned nothing succeeds"
+        return ""
 
     def met(self, score: float) -> bool:
         """Whether a score reaches it, but for a float's last digits; NaN does not."""
@@ -48,7 +64,8 @@ def threshold_of(records: Iterable[Record], suite: Suite | None) -> Threshold | 
         best = next((each["best"] for each in scales if "best" in each), None)
         others = [levels["chance"]] if levels else [scalar.value for scalar in scores]
         lower = best is not None and any(other > best for other in others)
-        return Threshold(suite.success, not lower, "as asked for", best)
+        share = 0.0 if any(scalar.unit == "share" for scalar in scores) else None
+        return Threshold(suite.success, not lower, "as asked for", best, levels["chance"] if levels else share)
     if levels is not None:
         chance, best = levels["chance"], levels["best"]
         why = f"{SOLVED:.0%} of the way from chance, {number(chance)}, to the best there is, {number(best)}"
@@ -56,3 +73,14 @@ def threshold_of(records: Iterable[Record], suite: Suite | None) -> Threshold | 
     if any(scalar.unit == "share" for scalar in scores):
         return Threshold(SOLVED, True, "of a share whose chance is not known")
     return None
+
+
+def doubt(record: Record, suite: Suite) -> str:
+    """What is wrong with the success that a suite asks for, as a first record of a task shows, in a sentence; "" for
+    nothing."""
+    if suite.success is None or record.status != "ok":
+        return ""
+    threshold = threshold_of([record], suite)
+    if threshold is None or not threshold.problem:
+        return ""
+    return f"--success {suite.success:g} on {record.task.called} is {threshold.problem}"
