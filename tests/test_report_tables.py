@@ -1,5 +1,7 @@
 """Curves and matrices in a report, and how tables fit the page."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from record_factory import INSIDE, curve, record
 from reports import factor, lines, matrix
 
 from harness.report import render
-from harness.report.layout import break_lines
+from harness.report.layout import Column, break_lines, fit
 from harness.schema import Curve
 from harness.suites import Suite
 
@@ -167,3 +169,16 @@ def test_lines_break_at_blanks_and_commas() -> None:
     assert break_lines("gpt:layers=4,position=none", 16) == "gpt:layers=4,\nposition=none"
     assert break_lines("a bc def", 4) == "a bc\ndef"
     assert break_lines("indivisible", 4) == "indivisible"
+
+
+@pytest.mark.parametrize("width", range(30, 90, 7))
+def test_a_number_stands_in_one_line(width: int) -> None:
+    """However narrow the page: not parted at the comma of its thousands, nor anywhere else."""
+    numbers = [["+0.00012", "-1.2e-05", "+3.45e-05"], ["+6,419,754", "+6,000,123", "+7,000,456"]]
+    labels = Column("number", ["accuracy: worst_inside (share)", "gpt:layers=4,width=64: tokens"], "label")
+    moves = Column("B - A", [f"{middle} [{low}..{high}]" for middle, low, high in numbers], "text")
+    found, _ = fit([labels, Column("A", ["1", "2"]), moves], width)
+    (shown,) = [column for table in found for column in table if column.header == "B - A"]
+    for wanted, cell in zip(numbers, shown.cells, strict=True):
+        assert re.findall(r"[+-][\d,.]*\d(?:e[+-]\d+)?", cell) == wanted
+        assert "".join(cell.split()) == "{}[{}..{}]".format(*wanted)

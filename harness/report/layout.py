@@ -14,6 +14,12 @@ NARROW = 13
 NARROWEST = 9
 """The same of a table that has something shorter to say; `not` over `measured` fits."""
 
+PIECES = re.compile(r"(?:[^\s,]|(?<=\d),(?=\d{3}(?!\d)))*(?:,\s*|\s+|$)")
+"""What stays in one line: a word, with the comma or the blanks behind it."""
+
+WHOLE = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?|\.\.|.")
+"""What stays in one line where words do not: a number."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -107,10 +113,20 @@ def _cut(column: Column, limit: int) -> Column:
     """Its cells and its header in lines of at most `limit` characters, whatever the words."""
 
     def cut(text: str) -> str:
-        lines = break_lines(text, limit).split("\n")
-        return "\n".join(line[at : at + limit] for line in lines for at in range(0, max(1, len(line)), limit))
+        return "\n".join(part for line in break_lines(text, limit).split("\n") for part in _pieces(line, limit))
 
     return replace(column, header=cut(column.header), cells=[*map(cut, column.cells)])
+
+
+def _pieces(line: str, limit: int) -> list[str]:
+    """A line in parts of at most `limit` characters: whatever the words, but numbers that fit stay whole."""
+    words = (word[at : at + limit] for word in WHOLE.findall(line) for at in range(0, len(word), limit))
+    parts = [""]
+    for word in words:
+        if len(parts[-1] + word) > limit:
+            parts.append("")
+        parts[-1] += word
+    return parts
 
 
 def _thinned(columns: Sequence[Column], places: list[Column], width: int) -> list[Column]:
@@ -141,11 +157,12 @@ def _wrap(column: Column, limit: int) -> Column:
 
 
 def break_lines(text: str, limit: int) -> str:
-    """Lines of at most `limit` characters, broken at blanks and after commas; longer words stay whole."""
+    """Lines of at most `limit` characters, broken at blanks and after commas (but for those of thousands); longer words
+    stay whole."""
     lines = []
     for line in text.split("\n"):
         lines.append("")
-        for piece in re.findall(r"[^\s,]*(?:,\s*|\s+|$)", line):
+        for piece in PIECES.findall(line):
             if piece and lines[-1] and len((lines[-1] + piece).rstrip()) > limit:
                 lines.append("")
             lines[-1] += piece
