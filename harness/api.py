@@ -17,6 +17,7 @@ from harness.plan import Plan
 from harness.registry import default_registry
 from harness.requests import Requests, build_suite, check_varied, default_out
 from harness.results import Results
+from harness.schema import Record
 from harness.sharding import Shard
 from harness.suites import Suite, Ways
 from harness.vocabulary import STAGES, Stage
@@ -142,9 +143,11 @@ class Prepared(NamedTuple):
         self,
         report: Callable[[Progress], None] = lambda progress: None,
         warn: Callable[[str], None] = warned,
+        failed: Callable[[Record], None] = lambda record: None,
     ) -> Results:
         """Run it; see `harness.execution.execute`."""
-        results = execute(self.plan, self.out, fresh=self.fresh, executor=self.executor, report=report, warn=warn)
+        place: dict[str, Any] = {"fresh": self.fresh, "executor": self.executor}
+        results = execute(self.plan, self.out, **place, report=report, warn=warn, failed=failed)
         return replace(results, note=" ".join(filter(None, (results.note, self.left_out))))
 
 

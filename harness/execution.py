@@ -54,6 +54,7 @@ def execute(
     executor: Executor = Local(),  # noqa: B008 - it has no state
     report: Callable[[Progress], None] = lambda progress: None,
     warn: Callable[[str], None] = warned,
+    failed: Callable[[Record], None] = lambda record: None,
 ) -> Results:
     """Run the cells of a plan that have no record yet (or a failed one); returns the records of all of them.
 
@@ -65,6 +66,7 @@ def execute(
         report: called now and then with how far the run is.
         warn: called with what is wrong with a claim, or with what is asked for as a success, as soon as a record shows
             it: those that are there already do so before anything is trained.
+        failed: called with each record of a cell that fails, as soon as it does.
 
     Raises:
         PluginError: of every cell a plugin is broken; nothing is written.
@@ -94,6 +96,8 @@ def execute(
         for record in found:
             records[record.id] = record
             read(record)
+            if record.status == "failed":
+                failed(record)
             default_registry().notify("harness_record_written", record=record)
     execution.store.remove_unfinished()
     _check_complete(plan, execution.store, records)

@@ -62,7 +62,7 @@ def _check_names(
             models = "; ".join(f"{text}: {', '.join(names) or 'none'}" for text, names in taken.items())
             raise RequestError(
                 f"the grid has {shown(name)}, which is no training setting and no argument of a model here."
-                f"{_within(name, values, requests.values()) or guess} Settings: {', '.join(Training.model_fields)}. "
+                f"{guess or _within(name, values, requests.values())} Settings: {', '.join(Training.model_fields)}. "
                 f"Arguments of {models}. Of a task: repeat --task."
             )
 

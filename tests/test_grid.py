@@ -163,3 +163,17 @@ def test_a_run_with_a_grid(tmp_path: Path) -> None:
     assert kept["defaults"][0]["training"] == {"lr": 3e-3}
     again = harness.run(["lstm:hidden=4"], [SHORT], out=tmp_path, executor="local", **asked)
     assert [record.provenance.finished for record in again] == [record.provenance.finished for record in results]
+
+
+def test_of_a_misspelt_field_what_was_meant_is_told_also_beside_code_with_arguments(tmp_path: Path) -> None:
+    """Only what is like no field may be an argument of that code."""
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n\n\nclass Mixer(nn.Linear):\n"
+        "    def __init__(self, width: int, slope: float = 1.0) -> None:\n        super().__init__(width, width)\n",
+        encoding="utf-8",
+    )
+    for field, words in (("lrr", "Did you mean 'lr'?"), ("slope", "Mixer:slope=1")):
+        result = CliRunner().invoke(
+            main, ["run", "--model", f'backbone:mixer="{tmp_path / "mine.py"}:Mixer"', "--grid", f"{field}=1,2"]
+        )
+        assert (result.exit_code, words in result.output) == (2, True), result.output

@@ -1,4 +1,4 @@
-"""A run that is not complete says so, once and before any number."""
+"""A run that is not complete says so, once and before any number; and why, as soon as something fails."""
 
 from pathlib import Path
 
@@ -7,6 +7,8 @@ from record_factory import record
 from small_runs import run
 
 import harness
+from harness.cli.common import MOST_FAILURES, first_failures
+from harness.report import render
 from harness.report.blocks import document
 from harness.report.elements import Heading, Paragraph
 from harness.suites import Suite
@@ -48,3 +50,28 @@ def test_models_of_a_grid_have_run_whatever_their_arguments() -> None:
     assert "2 of 3 planned cells have no record yet, among them all of gru, gpt;" in unmeasured(suite, {"b"}, records)
     assert not unmeasured(suite, {"a", "b", "c", "d"}, records)
     assert not unmeasured(suite.model_copy(update={"planned": []}), set(), records)
+
+
+def test_why_a_model_fails_is_told_at_once_and_the_same_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another seed or task not again, of another model it is; and not without end."""
+    told: list[str] = []
+    monkeypatch.setattr("harness.cli.common.warn", told.append)
+    tell = first_failures()
+    for model in ("lstm", "gru"):
+        for seed in range(2):
+            tell(record(model=model, seed=seed, failed="a tensor of shape (2, 33)"))
+    assert ["a tensor of shape (2, 33)" in text for text in told] == [True, True]
+    assert [text.split()[0] for text in told] == ["lstm", "gru"]
+    for number in range(2 * MOST_FAILURES):
+        tell(record(failed=f"error {number}"))
+    assert len(told) == MOST_FAILURES
+    assert "the report" in told[-1]
+
+
+def test_a_reason_stands_once_for_all_ways_of_training() -> None:
+    """And apart where other seeds failed."""
+    records = [record(failed="no such shape", training={"lr": lr}, seed=s) for lr in (1e-3, 1e-2, 1e-1) for s in (0, 1)]
+    text = " ".join(render(records[:-1]).split())
+    assert text.count("no such shape") == 2
+    assert "lstm (lr=0.001), lstm (lr=0.01), seeds 0, 1 failed" in text
+    assert "lstm (lr=0.1), seed 0 failed" in text

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from io import TextIOWrapper
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,12 @@ if TYPE_CHECKING:  # whoever has results or a run has imported them
 
 DEFAULT_PAGE = ":in the run directory:"
 """What `--page` means without a file."""
+
+MOST_FAILURES = 10
+"""Different ones that are told while a run goes on."""
+
+LONGEST_REASON = 400
+"""Characters of an error that are told."""
 
 PATIENCE = 30.0
 """Seconds between two lines that say how far a run is, where there is no terminal to draw a bar on."""
@@ -188,6 +195,23 @@ def warn(text: str) -> None:
 
     with tqdm.external_write_mode(sys.stderr):
         say(f"Warning: {text}", error=True)
+
+
+def first_failures() -> "Callable[[Record], None]":
+    """What says why a model fails as soon as it does, which may be long before the report, and the same once."""
+    told: set[tuple[str, str]] = set()
+
+    def tell(record: "Record") -> None:
+        if record.error is None or (why := (record.model.called, record.error.message)) in told:
+            return
+        told.add(why)
+        if len(told) > MOST_FAILURES:
+            return
+        what = f"{record.model.called} on {record.task.called}, {record.probe.called}, seed {record.seed}"
+        more = "; further failures stand in the report" if len(told) == MOST_FAILURES else ""
+        warn(f"{what} failed: {shorten(record.error.message, LONGEST_REASON)}{more}")
+
+    return tell
 
 
 def open_standard_files() -> None:

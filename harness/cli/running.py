@@ -14,6 +14,7 @@ from harness.cli.common import (
     PageFile,
     checked_page,
     counted,
+    first_failures,
     progress,
     rendered,
     say,
@@ -176,7 +177,7 @@ def run(
         say(line, error=True)
     try:
         with progress() as report, redirect_stdout(sys.stderr):
-            results = prepared.execute(report, warn)
+            results = prepared.execute(report, warn, first_failures())
     except KeyboardInterrupt:
         say(f"Interrupted. What is finished is in {out}; the same command goes on from there.", error=True)
         context.exit(130)

@@ -266,7 +266,7 @@ def _words(scalars: list[Scalar]) -> str:
 
 
 def _not_measured(rows: list[Row]) -> list[str]:
-    """One line for each model and reason, however many seeds it struck."""
+    """One line for each reason, and the seeds that it struck, however many these and the models are."""
     struck: dict[tuple[str, str], list[int]] = {}
     for row in rows:
         for record in row.records:
@@ -274,4 +274,7 @@ def _not_measured(rows: list[Row]) -> list[str]:
                 error = record.error
                 why = f"skipped: {record.reason}" if error is None else f"failed: {error.type}: {error.message}"
                 struck.setdefault((row.label, shorten(why, LONGEST_REASON)), []).append(record.seed)
-    return [f"{label}, {name_seeds(seeds)} {why}" for (label, why), seeds in struck.items()]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (label, why), seeds in struck.items():
+        alike.setdefault((name_seeds(seeds), why), []).append(label)
+    return [f"{', '.join(labels)}, {seeds} {why}" for (seeds, why), labels in alike.items()]
