@@ -263,7 +263,8 @@ def test_a_suite_with_claims_may_be_run_in_part() -> None:
     made = make_plan(suite, default_registry(), stages=["initial"])
     assert {cell.stage for cell in made.cells} == {"initial"}
     assert all(planned.cells for planned in made.trials)
-    assert made.suite == suite
+    assert made.suite.planned == [cell.id for cell in made.cells]
+    assert made.suite.model_copy(update={"planned": []}) == suite
 
 
 @pytest.mark.parametrize(
