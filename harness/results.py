@@ -311,13 +311,8 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
 
 
 def incomplete(store: RunDirectory, suite: Suite | None, records: Iterable[Record]) -> str:
-    """What to tell of a run directory that has not all that was planned; "" for one that has.
-
-    Args:
-        store: the run directory.
-        suite: what was planned last.
-        records: those of all its models.
-    """
+    """What to tell of a run directory, from the records of all its models, where it has not all of the suite that was
+    planned last; "" where it has."""
     shards = missing_parts(store.path)
     left = unmeasured(suite, store.ids(), records, goes_on=not shards) if suite and suite.planned else ""
     return " ".join(filter(None, (left, shards)))
