@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
 )
+PATIENCE = 300_000
+"""Milliseconds, after which something hangs: a machine may be busy."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,9 @@ def browser() -> "Iterator[Browser]":
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", "/tmp")  # Chromium's socket in it needs a short path
         with api.sync_playwright() as playwright:
-            opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+            opened = playwright.chromium.launch(
+                executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"], timeout=PATIENCE
+            )
             yield opened
             opened.close()
 
@@ -36,6 +40,7 @@ def shown(browser: "Browser", page: str, tmp_path: Path) -> "Iterator[Page]":
     path = tmp_path / "page.html"
     path.write_text(page, encoding="utf-8")
     context = browser.new_context(offline=True)
+    context.set_default_timeout(PATIENCE)
     tab = context.new_page()
     said: list[str] = []
     tab.on("console", lambda message: said.append(message.text))

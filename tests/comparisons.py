@@ -6,8 +6,9 @@ from typing import Any
 
 import harness
 from harness.comparing import Comparison
+from harness.measurements import Scalar
 from harness.results import Results
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.store import RunDirectory
 
 LEVELS = {"chance": 0.125, "best": 1.0}

@@ -15,6 +15,9 @@ from surroundings import hide, other_plugins, settle
 SMALL = {"steps": 20, "batch_size": 16, "validate_every": 10}
 """Training that proves the machinery, not the model."""
 
+FIRST_SEED = torch.initial_seed()
+"""Of torch in a new process."""
+
 SHORT = "recall:train_max=5,distances=[1,5,10]"
 
 
@@ -23,8 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests see the built-in plugins alone. Types and shapes are checked in every call while tests run, but not while
     costs are measured."""
     settle()
-    settings.register_profile("any machine", deadline=None)
-    settings.load_profile("any machine")
+    settings.register_profile("any machine", deadline=None, derandomize=True)
+    if not config.getoption("--hypothesis-profile"):  # `default` looks for other examples each time
+        settings.load_profile("any machine")
     folder = tempfile.TemporaryDirectory()
     config.add_cleanup(folder.cleanup)
     hide(other_plugins(), Path(folder.name))
@@ -32,11 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
         runtime_checks.install()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """What a test draws without a word of seeds is what it draws alone, whatever tests came before it."""
+    torch.manual_seed(FIRST_SEED)
+
+
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that do not say where are made in the process of the tests: at once, with checked types, and where what a
     test replaces is replaced. Whoever tests processes asks for them; commands that a test starts have the default."""
-    monkeypatch.setattr("harness.executors.choosing.DEFAULT", "local")
+    monkeypatch.setattr("harness.executors.choosing.DEFAULT_EXECUTOR", "local")
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import harness
-from harness import attention, generation, gradients, hookspecs, offers, schema, statistics
+from harness import attention, generation, gradients, hookspecs, measurements, offers, schema, statistics
 from harness.needs import NEEDS
 from harness.testing.kinds import CHECKS
 
@@ -25,7 +25,7 @@ CLASSES: tuple[type, ...] = (
     harness.SuiteSpec,
     harness.ExecutorSpec,
 )
-RESULTS = (schema.Scalar, schema.Curve, schema.Matrix, schema.Training)
+RESULTS = (measurements.Scalar, measurements.Curve, measurements.Matrix, schema.Training)
 DOORS = (attention, generation, gradients, statistics)
 """Modules for probes, also of outsiders."""
 

@@ -3,7 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from harness import Interface
+
+if TYPE_CHECKING:
+    from harness_plugins.models.hf import HF
 
 COMMON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 WIDE = {**COMMON, "intermediate_size": 32}
@@ -42,9 +47,18 @@ TEXT = [
 
 def request(architecture: str, **more: Any) -> str:
     """What a user would type for one of these models."""
-    from harness.suites import format_arguments
+    from harness.written import format_arguments
 
     return f"hf:config={architecture},{format_arguments({**SETTINGS[architecture], **more})}"
+
+
+def tiny(architecture: str, **more: Any) -> "HF":
+    """A model that reads recall's tokens."""
+    import torch
+    from harness_plugins.models.hf import HF
+
+    torch.manual_seed(0)
+    return HF(Interface(18, 18), config=architecture, **{**SETTINGS[architecture], **more}).eval()
 
 
 def save(folder: Path, architecture: str = "gpt2", tokenizer: Any = None) -> Path:

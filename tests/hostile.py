@@ -158,7 +158,7 @@ def ask(words: Sequence[str]) -> Answer:
     out, err = _Printed(), _Printed()
     code: int | str | None = "none"
     begin = time.process_time()
-    with limit(60), redirect_stdout(out), redirect_stderr(err):
+    with limit(300), redirect_stdout(out), redirect_stderr(err):
         try:
             main(args=[_typed(word) for word in words], prog_name="harness")
         except SystemExit as end:

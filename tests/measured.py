@@ -8,7 +8,7 @@ from harness_plugins.tasks.recall import Recall
 from torch import nn
 
 from harness import Task
-from harness.schema import Curve, Matrix, Measurement, Scalar
+from harness.measurements import Curve, Matrix, Measurement, Scalar
 from harness.subject import Subject
 
 Found = dict[str, Measurement]
@@ -33,6 +33,10 @@ def scalar(found: Found, name: str) -> Scalar:
     return measurement
 
 
+def value(found: Found, name: str) -> float:
+    return scalar(found, name).value
+
+
 def curve(found: Found, name: str) -> list[float]:
     measurement = found[name]
     assert isinstance(measurement, Curve)
@@ -43,3 +47,10 @@ def cell(found: Found, name: str, row: str, column: str) -> float:
     matrix = found[name]
     assert isinstance(matrix, Matrix)
     return matrix.values[matrix.rows.index(row)][matrix.columns.index(column)]
+
+
+def column(found: Found, name: str, label: str) -> list[float]:
+    """A column of a matrix, without the first row."""
+    matrix = found[name]
+    assert isinstance(matrix, Matrix)
+    return [row[matrix.columns.index(label)] for row in matrix.values[1:]]

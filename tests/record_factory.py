@@ -5,21 +5,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from harness.schema import (
-    Curve,
-    Failure,
-    Matrix,
-    Measurement,
-    ModelUse,
-    PluginUse,
-    Provenance,
-    Record,
-    Scalar,
-    Timing,
-    Trained,
-    Training,
-)
-from harness.suites import Claim, parse_request
+from harness.measurements import Curve, Matrix, Measurement, Scalar
+from harness.schema import Failure, ModelUse, PluginUse, Provenance, Record, Timing, Trained, Training
+from harness.suites import Claim
+from harness.written import parse_request
 
 INSIDE = [True, True, True, False, False]
 """Which of the five places of a curve are within the trained range."""

@@ -2,7 +2,8 @@
 
 from record_factory import record
 
-from harness.schema import Matrix, Record, Scalar
+from harness.measurements import Matrix, Scalar
+from harness.schema import Record
 from harness.suites import Suite
 
 

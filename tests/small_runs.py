@@ -27,6 +27,14 @@ MODEL = """
 """
 """A model that breaks where it is told to: being constructed, or in its forward pass."""
 
+IN_PROCESSES: dict[str, Any] = {
+    "seeds": 1,
+    "training": {"steps": 2, "batch_size": 4},
+    "examples": 8,
+    "executor": "processes",
+}
+"""Settings of a run of a few steps whose trials have a process each."""
+
 
 def run(models: list[str], out: Path, **more: Any) -> Results:
     """One seed, unless told otherwise."""

@@ -10,7 +10,7 @@ from harness_plugins.tasks.recall import KEYS, VOCABULARY, Recall
 from torch import Tensor, nn
 
 from harness import Batch, Condition, Metric
-from harness.schema import Curve, Matrix, Scalar
+from harness.measurements import Curve, Matrix, Scalar
 from harness.subject import Subject
 
 

@@ -14,8 +14,8 @@ from record_factory import record as make_record
 import harness
 from harness.blame import failure
 from harness.errors import describe, said
-from harness.measurements import LONGEST
-from harness.schema import Curve, Failure, Matrix, Measurement, Record, Scalar
+from harness.measurements import LONGEST_TEXT, Curve, Matrix, Measurement, Scalar
+from harness.schema import Failure, Record
 from harness.store import RunDirectory
 
 ODD = ["half a character \udcff", "\ud83d", "nul \0, bell \a, escape \x1b[31m", "\u2028\ufeff\uffff", "😀 Größe", ""]
@@ -117,8 +117,8 @@ def test_every_error_becomes_a_record(tmp_path: Path, error: BaseException, caus
     record = make_record(failed="placeholder").model_copy(update={"error": found})
     assert kept(record, tmp_path).error == found
     assert found.type == type(error).__name__
-    assert len(found.message) <= LONGEST
-    assert len(found.traceback) <= LONGEST
+    assert len(found.message) <= LONGEST_TEXT
+    assert len(found.traceback) <= LONGEST_TEXT
     assert "test_every_error_becomes_a_record" in found.traceback
     assert describe(error).startswith(type(error).__name__)
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import harness
 from harness import IGNORE, Batch, Condition, Interface, Metric, Skip, Task
 from harness.errors import RequestError
-from harness.schema import Matrix
+from harness.measurements import Matrix
 
 
 def test_a_head_that_looks_at_the_key_is_found() -> None:

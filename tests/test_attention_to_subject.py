@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import harness
 from harness import Skip
-from harness.schema import Matrix
+from harness.measurements import Matrix
 
 
 class Prefixed(Lookup):

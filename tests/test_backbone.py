@@ -24,7 +24,7 @@ from harness.attention import cut, edges_at_query, observe
 from harness.blame import blame
 from harness.cli import main
 from harness.errors import PluginError, RequestError
-from harness.ledger.counting import count
+from harness.ledger.counting import count_costs
 from harness.plugin import Plugin, resolve
 from harness.recurrence import recurrent_modules, replaced, states_of
 from harness.registry import default_registry
@@ -206,7 +206,7 @@ def test_a_window_can_be_cut_and_costs_in_proportion_to_the_length() -> None:
             difference = (built(inputs) - whole).abs().amax((0, 2))
     assert difference[:-1].max() < EXACT
     assert difference[-1] > EXACT
-    assert count(built, Interface(11, 11), 64 * BLOCK).exponent == pytest.approx(1)
+    assert count_costs(built, Interface(11, 11), 64 * BLOCK).exponent == pytest.approx(1)
 
 
 def test_states_are_seen_of_the_model_or_of_those_mixers_that_have_one() -> None:

@@ -91,7 +91,7 @@ def test_steps_are_timed_once_for_what_takes_the_same_time(tmp_path: Path) -> No
     heard: list[str] = []
     asked: dict[str, Any] = {"grid": {"lr": [1e-3, 1e-2]}, "seeds": 2, "examples": 16}
     made = plan("lstm:hidden=4", training={"steps": 20}, **asked)
-    known = estimate(made, tmp_path, Local(), tell=heard.append)
+    known = estimate(made, tmp_path, Local(), announce=heard.append)
     assert (len(known.seconds), len(heard), known.unknown) == (4, 1, [])
     assert known.hours > 0
     harness.run(["lstm:hidden=4"], [SHORT], training={"steps": 2}, out=tmp_path, **asked)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from record_factory import curve, record
 
-from harness.measurements import Pattern
+from harness.measurements import Pattern, Scalar
 from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card, cards
 from harness.report.grouping import group
-from harness.schema import Record, Scalar
+from harness.schema import Record
 
 REACH = (1.0, 0.5, 0.2, 0.1, 0.05)
 FADES = (1.0, 1e-2, 1e-4, 1e-6, 1e-8)

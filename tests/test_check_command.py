@@ -4,13 +4,13 @@ import faulthandler
 import json
 import re
 import threading
-import time
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import pytest
 from commands import harness
+from hanging import Hangs
+from hanging import hangs as hangs  # the fixture
 
 from harness.registry import default_registry
 from harness.testing import apart
@@ -80,6 +80,7 @@ def test_a_plugin_that_hangs_or_ends_the_process_fails_by_itself(
     plugin_file: Callable[..., str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    hangs: Hangs,
     source: str,
     name: str,
     kind: str,
@@ -88,15 +89,7 @@ def test_a_plugin_that_hangs_or_ends_the_process_fails_by_itself(
     """With exit code 1 and a sentence that names the check; the others are checked."""
     monkeypatch.chdir(tmp_path)  # its path may have a comma
     place = Path("place")
-    days, found = count(1), apart.place_of_hang
-
-    def and_no_more(places: Path) -> str:
-        place.unlink()
-        return found(places)
-
-    # while it hangs every look at the clock is days after the last one
-    monkeypatch.setattr(apart, "monotonic", lambda: time.monotonic() + 1e6 * (next(days) if place.exists() else 0))
-    monkeypatch.setattr(apart, "place_of_hang", and_no_more)
+    hangs(apart, place)
     named = f"{plugin_file(source.replace('{place!r}', repr(str(place))))}:{name.format(place=place)}"
     result = harness("check", named, "accuracy", "--format", "json")
     assert result.exit_code == 1

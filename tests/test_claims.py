@@ -1,30 +1,16 @@
 """Claims against records: every way to a verdict."""
 
 import math
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from conftest import SHORT
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from record_factory import claim, curve, record, scores, use
+from record_factory import claim, record, scores
 
 from harness.claims import judge
-from harness.cli import main
-from harness.execution import execute
-from harness.executors import Tell
-from harness.executors.local import Local
-from harness.matching import matches
-from harness.plan import make_plan
-from harness.registry import default_registry
-from harness.schema import Matrix, PluginUse, Record, Scalar
 from harness.seeds import name_seeds
-from harness.suites import Request, Suite
-from harness.work import Work
 
 NAN = math.nan
 
@@ -183,103 +169,6 @@ def test_the_median_pairs_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "number"),
-    [
-        ({"at": 10}, 0.8),
-        ({"at": [1, 100], "reduce": "mean"}, 0.5),
-        ({"at": "inside", "reduce": "min"}, 0.5),
-        ({"at": "beyond", "reduce": "max"}, 0.4),
-        ({"reduce": "range"}, 0.8),
-        ({"at": 100, "relative_to": 10}, 0.125),
-        ({"relative_to": 1, "reduce": "min"}, 0.1 / 0.9),
-    ],
-)
-def test_reading_a_curve(fields: dict[str, Any], number: float) -> None:
-    """At a place, at several, inside or beyond the trained range, relative to a place, reduced to one number."""
-    flags = [True, True, True, False, False]
-    record_ = record(curve([0.9, 0.8, 0.5, 0.4, 0.1], inside=flags))
-    verdict = judge(claim(metric="accuracy", **fields), [record_])
-    assert verdict.numbers[0][0] == pytest.approx(number)
-
-
-@pytest.mark.parametrize(
-    ("fields", "number"),
-    [
-        ({"row": "1.1", "at": "subject"}, 0.7),
-        ({"at": "subject", "reduce": "max"}, 0.9),
-        ({"row": "1.2", "reduce": "mean"}, 0.5),
-    ],
-)
-def test_reading_a_matrix(fields: dict[str, Any], number: float) -> None:
-    """A cell, a column or a row."""
-    matrix = Matrix(
-        name="share",
-        unit="share",
-        values=[[0.7, 0.3], [0.9, 0.1]],
-        rows=["1.1", "1.2"],
-        columns=["subject", "start"],
-        row_label="head",
-        column_label="role",
-    )
-    verdict = judge(claim(metric="share", **fields), [record(matrix)])
-    assert verdict.numbers[0][0] == pytest.approx(number)
-
-
-@pytest.mark.parametrize(
-    ("fields", "explanation"),
-    [
-        ({"metric": "scoer"}, "no measurement 'scoer'. Did you mean 'score'? There are: accuracy, score"),
-        ({"metric": "accuracy"}, "accuracy has 5 numbers here; give `at` or `reduce`"),
-        ({"metric": "accuracy", "at": 7}, "7 is not among the x of accuracy: 1, 10, 20, 50, 100."),
-        (
-            {"metric": "accuracy", "at": "insied"},
-            "insied is not among the x of accuracy: 1, 10, 20, 50, 100. Did you mean 'inside'?",
-        ),
-        ({"metric": "accuracy", "at": "beyond", "reduce": "min"}, "accuracy has nothing at beyond"),
-        ({"metric": "accuracy", "row": "1"}, "accuracy is a curve; `row` has no meaning here"),
-        ({"metric": "score", "at": 7}, "score is a single number; `at` has no meaning here"),
-    ],
-)
-def test_a_selection_that_leads_nowhere_is_explained(fields: dict[str, Any], explanation: str) -> None:
-    """The claim is wrong, which is not the same as undecided, and says what to change; missing seeds are no excuse."""
-    measured = record(curve([1.0] * 5, inside=[True] * 5), Scalar(name="score", unit="", value=1.0))
-    verdict = judge(claim(**fields), [measured], seeds=range(3))
-    assert (verdict.verdict, verdict.explanation) == ("invalid claim", f"seed 0: {explanation}")
-
-
-def test_what_it_is_compared_with_may_lead_nowhere_too() -> None:
-    """A mistyped name in `than` is told as one in the claim."""
-    verdict = judge(claim(than={"metric": "scoer"}), scores(1.0, 1.0, 1.0))
-    assert verdict.verdict == "invalid claim"
-    assert verdict.explanation == "seeds 0-2: no measurement 'scoer'. Did you mean 'score'? There are: score"
-
-
-def test_a_measurement_that_some_seeds_lack_leaves_the_claim_undecided() -> None:
-    """The name is right, since one seed has it; the others are gaps like a failed seed."""
-    other = Scalar(name="other", unit="", value=1.0)
-    verdict = judge(claim(), [*scores(1.0), record(other, seed=1), record(other, seed=2)])
-    assert verdict.verdict == "undecided"
-    assert verdict.explanation.startswith("seeds 1, 2: no measurement 'score'")
-
-
-def test_many_places_are_not_all_listed() -> None:
-    """A matrix of a large model has hundreds of rows; the explanation still fits a few lines."""
-    heads = [f"layer {layer} head {head}" for layer in range(24) for head in range(16)]
-    matrix = Matrix(
-        name="share",
-        unit="share",
-        values=[[1.0]] * len(heads),
-        rows=heads,
-        columns=["subject"],
-        row_label="head",
-        column_label="role",
-    )
-    explanation = judge(claim(metric="share", row="layer 3 haed 7"), [record(matrix)]).explanation
-    assert explanation.endswith("... Did you mean 'layer 3 head 7'?")
-    assert len(explanation) < 300
-
-
-@pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"than": {}}, "selects what the claim itself does"),
@@ -334,71 +223,12 @@ def test_infinity_is_a_value() -> None:
     assert judge(claim(value=math.inf, comparison=">="), scores(math.inf, math.inf, math.inf)).verdict == "holds"
 
 
-def test_the_other_selection_can_unset_a_field() -> None:
-    """A curve at a place against a single number, which is at none."""
-    records = [
-        record(curve([0.9, 0.8, 0.7, 0.6, 0.5]), Scalar(name="score", unit="", value=0.75), seed=seed)
-        for seed in range(3)
-    ]
-    verdict = judge(claim(metric="accuracy", at=10, than={"metric": "score", "at": "none"}), records)
-    assert (verdict.verdict, verdict.numbers[0]) == ("holds", (0.8, 0.75))
-
-
-def test_nan_at_one_place_is_nan() -> None:
-    """The smallest of 1 and NaN is not 1."""
-    records = [record(curve([1.0, NAN, 1.0, 1.0, 1.0]), seed=seed) for seed in range(3)]
-    verdict = judge(claim(metric="accuracy", reduce="min"), records)
-    assert (verdict.verdict, verdict.explanation) == ("undecided", "NaN at seeds 0-2")
-
-
 @pytest.mark.parametrize("more", [{"model": "gpt"}, {"task": "copy"}, {"training": {"lr": 0.1}}, {"examples": 9}])
 def test_several_experiments_are_ambiguous(more: dict[str, Any]) -> None:
     """Seeds of different models, tasks or settings are never pooled."""
     verdict = judge(claim(), scores(1.0, 1.0, 1.0) + scores(1.0, 1.0, 1.0, **more))
     assert verdict.verdict == "undecided"
     assert verdict.explanation.startswith("ambiguous")
-
-
-def test_stage_and_probe_are_selected() -> None:
-    """What was measured at initialisation, or by another probe, is another number."""
-    records = scores(1.0, 1.0, 1.0) + scores(0.1, 0.1, 0.1, stage="initial") + scores(0.2, 0.2, 0.2, probe="leak")
-    assert judge(claim(), records).verdict == "holds"
-    assert judge(claim(stage="initial", comparison="<"), records).numbers[0][0] == 0.1
-    assert judge(claim(probe="leak"), records).numbers[0][0] == 0.2
-
-
-DEFAULTS = {"layers": 2, "position": "learned", "limit": None, "shape": [1, 2], "tied": True}
-
-
-@pytest.mark.parametrize(
-    ("request_", "label", "expected"),
-    [
-        ("gpt", "gpt", True),
-        ("gpt", "gru", False),
-        ("gpt", "gpt:layers=4", False),
-        ("gpt:layers=4", "gpt:layers=4", True),
-        ("gpt:layers=2", "gpt", True),
-        ("gpt:layers=2.0", "gpt", True),
-        ("gpt:layers=4", "gpt", False),
-        ("gpt:layers=4", "gpt:layers=4,position=none", False),
-        ("gpt:position=none,layers=4", "gpt:layers=4,position=none", True),
-        ("gpt:limit=none", "gpt", True),
-        ("gpt:shape=[1,2]", "gpt", True),
-        ("gpt:shape=[1,3]", "gpt", False),
-        ("gpt:tied=true", "gpt", True),
-        ("gpt:tied=1", "gpt", True),
-        ("gpt:unknown=1", "gpt", False),
-        ("acme-nets:gpt", "gpt", True),
-        ("acme_nets:gpt:layers=4", "gpt:layers=4", True),
-        ("other:gpt", "gpt", False),
-        (None, "gpt:layers=4", True),
-    ],
-)
-def test_matching(request_: str | None, label: str, expected: bool) -> None:
-    """By name, by every argument that is asked for, and with no other argument that was changed."""
-    used = PluginUse(**use(label, DEFAULTS, distribution="acme-nets"))
-    request = None if request_ is None else Request.model_validate(request_)
-    assert matches(request, used) is expected
 
 
 def test_seeds_are_named_in_runs() -> None:
@@ -422,47 +252,3 @@ def test_a_claim_and_its_opposite_never_both_hold(values: list[float], margin: f
         assert not (above == below == "holds")
     if judge(claim(value=0.5, margin=margin), scores(*values)).verdict == "holds":
         assert above == "holds"
-
-
-def test_a_run_with_an_invalid_claim_is_no_success(tmp_path: Path) -> None:
-    """A misspelt metric: exit code 1, with the claim and the measurements that there are; spelt right it is 0."""
-    path = tmp_path / "claimed.toml"
-    words = ["run", str(path), "--out", str(tmp_path / "run"), "--training", "steps=1", "--examples", "4"]
-    codes = {}
-    for metric in ("acuracy", "accuracy"):
-        path.write_text(
-            f'seeds = 1\n[[experiments]]\nmodels = ["lstm:hidden=2"]\ntasks = ["{SHORT}"]\n[[claims]]\n'
-            f'text = "it recalls"\nprobe = "accuracy"\nmetric = "{metric}"\nat = "inside"\nreduce = "min"\n'
-            'comparison = ">="\nvalue = 0.5\n',
-            encoding="utf-8",
-        )
-        done = CliRunner().invoke(main, words, catch_exceptions=False)
-        codes[metric] = done.exit_code
-        if metric == "acuracy":
-            assert done.stderr.startswith("Warning: the claim 'it recalls' cannot be read from lstm:hidden=2 on recall")
-            for part in ("the claim 'it recalls' is invalid", "Did you mean 'accuracy'", "There are: accuracy"):
-                assert part in done.stderr
-    assert codes == {"acuracy": 1, "accuracy": 0}
-
-
-def test_a_misspelt_claim_is_told_while_the_rest_is_measured(tmp_path: Path) -> None:
-    """Once, at the first record that it speaks of; where that is there already, before anything is trained."""
-    fields: dict[str, Any] = {"probe": "accuracy", "comparison": ">", "value": 0.5}
-    other: dict[str, Any] = {"metric": "worst_inside", "value": None, "than": {"metric": "worst"}}
-    asked: list[dict[str, Any]] = [{"metric": "acuracy"}, {"metric": "accuracy", "at": 7}, other]
-    claims = [{**fields, "text": str(n), **each} for n, each in enumerate([*asked, {"metric": "worst_inside"}])]
-    crossed = {"models": ["uniform", "best=lstm:hidden=2"], "tasks": [SHORT], "probes": ["accuracy"]}
-    suite = Suite.model_validate({"name": "s", "experiments": [crossed], "claims": claims})
-    events: list[str] = []
-
-    def measured(works: Sequence[Work], tell: Tell) -> Iterator[Record]:
-        for each in Local()(works, tell):
-            events.append(f"{each.model.name} {each.seed}")
-            yield each
-
-    for seeds in (2, 3):
-        few = suite.model_copy(update={"seeds": seeds})
-        plan = make_plan(few, default_registry(), training={"steps": 1, "batch_size": 4})
-        execute(plan, tmp_path / "run", executor=measured, warn=lambda text: events.append(text.partition(":")[0]))
-    told = [f"the claim '{n}' cannot be read from best on {SHORT.partition(':')[0]}" for n in range(3)]
-    assert events == ["uniform 0", "uniform 1", "lstm 0", *told, "lstm 1", *told, "uniform 2", "lstm 2"]

@@ -7,7 +7,8 @@ import pytest
 from record_factory import claim, curve, record, scores
 
 from harness.claims import judge
-from harness.schema import Record, Scalar
+from harness.measurements import Scalar
+from harness.schema import Record
 from harness.vocabulary import SEEDS_ALIKE
 
 NAN = math.nan

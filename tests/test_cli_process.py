@@ -40,6 +40,32 @@ def test_output_that_cannot_be_written_is_one_sentence(word: str) -> None:
     assert done.stderr.splitlines() == ["Error: the output cannot be written: No space left on device"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps a folder that somebody is in")
+def test_a_folder_that_was_deleted_is_named() -> None:
+    """No process can be started in it."""
+    command = Path(sys.executable).parent / "harness"
+    gone, out = Path("gone").absolute(), Path("run").absolute()
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    words = [
+        "sh",
+        "-c",
+        script,
+        "sh",
+        str(gone),
+        str(command),
+        "run",
+        "--model",
+        "lstm:hidden=4",
+        *QUICK,
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+    assert "the current folder was deleted" in done.stderr
+
+
 def test_ctrl_c_twice_ends_as_once() -> None:
     """Whoever is impatient is told the same, with the same exit code."""
     code = """

@@ -2,40 +2,14 @@
 
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from code_files import Write, definition, digest, plugin, value
+from code_files import files as files  # the fixture
 
 from harness.errors import PluginError, RequestError
-from harness.plugin import Plugin, resolve
-from harness.registry import default_registry
 from harness.sources import read_anew
-from harness.suites import Request
-from harness.targets import Definition, find_entry, load_definition
-
-Write = Callable[..., str]
-
-
-def definition(name: str) -> Definition:
-    return load_definition(find_entry(default_registry(), "model", name))
-
-
-def plugin(name: str) -> Plugin:
-    return resolve(definition(name), Request(name=name))
-
-
-@pytest.fixture
-def files(tmp_path: Path, plugin_file: Write) -> Write:
-    """Write a file, and the folders it is in."""
-
-    def write(source: str, name: str) -> str:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        return plugin_file(source, name)
-
-    return write
-
 
 EAGER = """
 import neighbour
@@ -45,6 +19,7 @@ class M:
     def value(self):
         return neighbour.VALUE, VALUE
 """
+
 LATE = """
 class M:
     def value(self):
@@ -52,6 +27,7 @@ class M:
         from neighbour import VALUE
         return neighbour.VALUE, VALUE
 """
+
 BY_NAME = """
 import importlib
 neighbour = importlib.import_module("neighbour")
@@ -61,6 +37,7 @@ class M:
         from importlib import import_module
         return neighbour.VALUE, import_module("neighbour").VALUE
 """
+
 RELATIVE = """
 class M:
     def value(self):
@@ -68,10 +45,6 @@ class M:
         from .neighbour import VALUE
         return neighbour.VALUE, VALUE
 """
-
-
-def value(path: str) -> Any:
-    return plugin(f"{path}:M").construct().value()
 
 
 @pytest.mark.parametrize("source", [EAGER, LATE, BY_NAME, RELATIVE])
@@ -207,10 +180,6 @@ def test_code_that_does_not_load_is_the_plugins_fault(files: Write, source: str,
     assert "plugin.py:M" in str(error.value)
 
 
-def digest(path: str) -> str:
-    return plugin(f"{path}:M").use.digest
-
-
 def test_the_digest_follows_the_source(files: Write) -> None:
     """Any change in the file, or in a module of its own that it imports, gives another digest."""
     digests = []
@@ -269,10 +238,10 @@ def test_a_package_beside_a_file_may_look_back_into_the_folder(files: Write, how
     files(how, "one/inner/layers.py")
     name = files("from .inner.layers import VALUE\nclass M:\n    value = VALUE\n", "one/m.py") + ":M"
     found = {}
-    for value in (1, 2):
-        files(f"VALUE = {value}\n", "one/base.py")
+    for number in (1, 2):
+        files(f"VALUE = {number}\n", "one/base.py")
         read_anew()
         model = plugin(name)
-        found[value] = model.use.digest, vars(model.definition.code)["value"]
+        found[number] = model.use.digest, vars(model.definition.code)["value"]
     assert (found[1][1], found[2][1]) == (1, 2)
     assert found[1][0] != found[2][0]

@@ -19,8 +19,9 @@ from harness.cli import main
 from harness.comparing import Comparison
 from harness.comparing.differences import Difference, luck
 from harness.errors import RequestError
+from harness.measurements import Matrix, Measurement, Pattern, Scalar
 from harness.results import Results
-from harness.schema import Matrix, Measurement, Pattern, Record, Scalar
+from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Experiment, Request, Suite
 

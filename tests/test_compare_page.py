@@ -21,7 +21,8 @@ from browsing import shown as shown
 
 from harness.cli import main
 from harness.comparing import Comparison
-from harness.schema import Record, Scalar
+from harness.measurements import Scalar
+from harness.schema import Record
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

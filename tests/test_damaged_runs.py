@@ -17,7 +17,7 @@ from record_factory import trained
 import harness
 from harness.cli import main
 from harness.errors import RequestError
-from harness.files import replaced
+from harness.files import replacing
 from harness.results import Results
 from harness.schema import SCHEMA_VERSION, Record
 from harness.seeds import current
@@ -92,7 +92,7 @@ def test_any_damage_counts_as_absence(tmp_path: Path, folder: str, kind: str) ->
         assert store.read_record(record.id) == record
         return
     if folder == "checkpoints":
-        with replaced(path) as temporary:
+        with replacing(path) as temporary:
             temporary.write_bytes(b"weights")
     store.write_trained(record.id, trained(3, 0.5), [])
     assert store.read_trained(record.id) == trained(3, 0.5)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import harness
 from harness.errors import RequestError
 from harness.examples import standard_error
-from harness.schema import Curve, Matrix
+from harness.measurements import Curve, Matrix
 from harness.subject import Subject
 
 SHORT = Recall(distances=[2, 5])

@@ -3,57 +3,24 @@
 import importlib
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from code_files import Write, definition, digest, plugin, value
+from code_files import files as files  # the fixture
 from conftest import SHORT
 
 import harness
 from harness.errors import PluginError, RequestError
+from harness.measurements import Scalar
 from harness.plan import make_plan
-from harness.plugin import Plugin, resolve
 from harness.registry import default_registry
 from harness.report import rows
 from harness.requests import build_suite
-from harness.schema import Scalar
 from harness.sources import read_anew
-from harness.suites import Request
-from harness.targets import Definition, find_entry, load_definition
-
-Write = Callable[..., str]
-
-
-def definition(name: str) -> Definition:
-    return load_definition(find_entry(default_registry(), "model", name))
-
-
-def plugin(name: str) -> Plugin:
-    return resolve(definition(name), Request(name=name))
-
-
-def value(path: str) -> Any:
-    return plugin(f"{path}:M").construct().value()
-
-
-def digest(path: str) -> str:
-    return plugin(f"{path}:M").use.digest
-
-
-@pytest.fixture
-def files(tmp_path: Path, plugin_file: Write) -> Write:
-    """Write a file, and the folders it is in."""
-
-    def write(source: str, name: str) -> str:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        return plugin_file(source, name)
-
-    return write
-
 
 MODEL = "class M:\n    def value(self):\n        import neighbour\n        return neighbour.VALUE"
-
 
 EDITED = [
     ("plugin.py", "import neighbour\nclass M:\n    def value(self): return -neighbour.VALUE"),
@@ -144,6 +111,7 @@ def test_an_edited_package_is_refused_until_it_is_imported_again(
 
 
 QUICK: dict[str, Any] = {"tasks": SHORT, "seeds": 2, "training": {"steps": 1, "batch_size": 4}, "examples": 8}
+
 PROBE = """
 from harness import Scalar
 import neighbour

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness.errors import StoreError
-from harness.files import HOST, read_file, remove_abandoned, remove_temporary, replaced, set_aside, write_atomic
+from harness.files import HOST, read_file, remove_abandoned, remove_temporary, replacing, set_aside, write_atomic
 from harness.store import RunDirectory
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no locks, pipes and umask")
@@ -28,7 +28,7 @@ def test_the_umask_decides_who_may_read(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         write_atomic(tmp_path / "one", b"1")
-        with replaced(tmp_path / "two") as temporary:
+        with replacing(tmp_path / "two") as temporary:
             other = temporary.with_name(".tmpAbCdEf")
             other.write_bytes(b"2")
             other.chmod(0o600)
@@ -54,7 +54,7 @@ def test_a_full_disk_damages_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         patch.setattr(owner, step, fails)
         with pytest.raises(StoreError, match=f"{os.strerror(code)}; what was written before is kept"):  # noqa: PT012
             if step in ("chmod", "mkdir"):
-                with replaced(path) as temporary, open(temporary, "wb") as file:  # noqa: PTH123
+                with replacing(path) as temporary, open(temporary, "wb") as file:  # noqa: PTH123
                     file.write(b"new")
             else:
                 write_atomic(path, b"new")
@@ -114,13 +114,13 @@ def _killed_while_writing(path: str, kind: str) -> None:
     if kind == "file":
         Path.replace = lambda *paths: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign,assignment]
         write_atomic(Path(path), b"new")
-    with replaced(Path(path)) as temporary:
+    with replacing(Path(path)) as temporary:
         temporary.with_name(".tmpAbCdEf").write_bytes(b"of a library")
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _writing(path: str, writes: Any, go_on: Any) -> None:
-    with replaced(Path(path)) as temporary:
+    with replacing(Path(path)) as temporary:
         temporary.write_bytes(b"new")
         writes.set()
         go_on.wait(60)
@@ -191,7 +191,7 @@ def test_without_locks_files_are_written_and_nothing_counts_as_abandoned(
 def _write_and_clean(folder: str, number: int) -> None:
     for _ in range(30):
         write_atomic(Path(folder) / "file.json", bytes([number]) * 10_000)
-        with replaced(Path(folder) / "other") as temporary:
+        with replacing(Path(folder) / "other") as temporary:
             temporary.write_bytes(bytes([number]) * 10_000)
         remove_abandoned(Path(folder))
 

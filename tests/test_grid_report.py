@@ -8,6 +8,7 @@ from record_factory import cell, claim, record
 
 from harness.claims import judge
 from harness.errors import RequestError
+from harness.measurements import Scalar
 from harness.plan import make_plan
 from harness.registry import default_registry
 from harness.report import render, render_grid
@@ -16,7 +17,7 @@ from harness.report.grid_table import grid_blocks
 from harness.report.grouping import group
 from harness.report.learnability import at_their_best, learnability
 from harness.report.verdicts import judged
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.seeds import current
 from harness.suites import Suite
 

@@ -11,8 +11,9 @@ from harness_plugins.tasks.recall import Recall
 from small_runs import numbers, run
 from torch import Tensor, nn
 
+from harness.checkpoints import make_room
 from harness.schema import Training
-from harness.training import make_room, train
+from harness.training import train
 
 MODELS = """
 import torch

@@ -6,11 +6,12 @@ import pytest
 from grid_records import BAD, DIVERGED, GOOD, said, suite
 from record_factory import Seeds, cell, record
 
+from harness.measurements import Scalar
 from harness.report.elements import Table
 from harness.report.grid_table import grid_blocks, sentence, verdict
 from harness.report.learnability import Window, cell_rows, learnability, windows
 from harness.report.success import doubt
-from harness.schema import Record, Scalar
+from harness.schema import Record
 
 
 def test_rates_and_the_best_cell() -> None:

@@ -14,7 +14,7 @@ import harness
 from harness import Interface
 from harness.cli import main
 from harness.errors import RequestError
-from harness.ledger import Ledger, count, ledger
+from harness.ledger import Ledger, count_costs, ledger
 from harness.measurements import Matrix, Scalar
 
 WORDS = Interface(64, 64)
@@ -64,7 +64,7 @@ class PositionsAndTokens(nn.Module):
 
 
 def test_a_net_of_positions_is_not_given_what_others_do() -> None:
-    found = count(PositionsAndTokens(), WORDS, 4)
+    found = count_costs(PositionsAndTokens(), WORDS, 4)
     assert found.forward["feed-forward"] == 2 * 4 * (1 * 16 + 16 * 8 + 8 * 8)
     assert found.forward["output"] == 2 * 4 * 8 * 64
     of_constants = 2 * 4 * 16  # nothing asks for the gradient of positions
@@ -146,7 +146,7 @@ class Foreign(nn.Module):
 
 
 def test_parts_of_a_model_that_was_not_written_for_it() -> None:
-    found = count(Foreign().eval(), WORDS, 40)
+    found = count_costs(Foreign().eval(), WORDS, 40)
     assert found.parameters == {
         "embedding": 64 * 16 + 128 * 16,
         "attention": 4 * (16 * 16 + 16),
@@ -203,7 +203,7 @@ class TokenMixer(nn.Module):
 )
 def test_a_mixer_is_told_by_its_name_unless_it_holds_something_better_known(inner: nn.Module, part: str) -> None:
     stack = nn.Sequential(nn.Embedding(64, 8), TokenMixer(inner), nn.Linear(8, 64))
-    found = count(stack, WORDS, 4)
+    found = count_costs(stack, WORDS, 4)
     numbers = sum(each.numel() for each in inner.parameters())
     assert found.parameters[part] == numbers + (8 * 9 if part == "mixer" else 0)
     assert found.parameters["feed-forward"] == (0 if part == "mixer" else 8 * 9)
@@ -225,7 +225,7 @@ class Chunks(nn.Module):
 
 @pytest.mark.parametrize("length", [41, 200])
 def test_work_that_is_no_polynomial_of_the_length_is_counted_where_it_is_asked_for(length: int) -> None:
-    found = count(Chunks(), WORDS, length)
+    found = count_costs(Chunks(), WORDS, length)
     assert found.forward["output"] == 2 * math.ceil(length / 16) * 16 * 16 * 64
 
 
@@ -246,13 +246,13 @@ class Scan(nn.Module):
 
 
 def test_a_scan_is_told_from_a_loop() -> None:
-    assert count(Scan(), WORDS, 100).growth == "logarithmic"
+    assert count_costs(Scan(), WORDS, 100).growth == "logarithmic"
 
 
 def test_the_model_is_as_it_was() -> None:
     model = Foreign().eval()
     hooks = [len(module._forward_hooks) for module in model.modules()]
-    count(model, WORDS, 10)
+    count_costs(model, WORDS, 10)
     assert [len(module._forward_hooks) for module in model.modules()] == hooks
     assert all(parameter.grad is None for parameter in model.parameters())
 

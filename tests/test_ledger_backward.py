@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from harness import Interface
-from harness.ledger import count, ledger
+from harness.ledger import count_costs, ledger
 from harness.registry import Entry, default_registry
 from harness.suites import Request
 from harness.targets import load_definition
@@ -50,7 +50,7 @@ def test_a_transformer_with_encoder_and_decoder_by_hand(length: int, source: int
 def test_a_first_layer_needs_no_gradient_of_its_input() -> None:
     """As in training: a task's vectors are no parameters."""
     model = nn.Sequential(nn.Linear(5, 7), nn.Linear(7, 7), nn.Linear(7, 3))
-    found = count(model, Interface(5, 3, input="vectors", output="numbers"), 6)
+    found = count_costs(model, Interface(5, 3, input="vectors", output="numbers"), 6)
     assert found.forward["feed-forward"] == 2 * 6 * (5 * 7 + 7 * 7)
     assert found.training["feed-forward"] == 2 * 6 * (2 * 5 * 7 + 3 * 7 * 7)
     assert found.training["output"] == 3 * found.forward["output"]
@@ -154,7 +154,7 @@ def test_operations_stay_with_their_part(way: str) -> None:
     length = 6
     use, forward, both = WAYS[way]
     model = Overlapping(use)
-    found = count(model, Interface(64, 64), length)
+    found = count_costs(model, Interface(64, 64), length)
     layer, constants, out = 2 * length * WIDTH**2, 2 * WIDTH**2, 2 * length * WIDTH * 64
     expected = {"feed-forward": 3 * layer + 2 * constants, "mixer": both * layer, "output": 3 * out}
     assert {part: operations for part, operations in found.training.items() if operations} == expected
@@ -174,7 +174,7 @@ class Abandoned(Overlapping):
 
 
 def test_a_part_that_is_left_in_the_middle_does_not_go_on() -> None:
-    found = count(Abandoned(WAYS["shared"][0]), Interface(64, 64), 6)
+    found = count_costs(Abandoned(WAYS["shared"][0]), Interface(64, 64), 6)
     layer = 2 * 6 * WIDTH**2
     assert (found.training["mixer"], found.training["feed-forward"]) == (7 * layer, 3 * layer)
 
@@ -195,7 +195,7 @@ class Nested(nn.Module):
 
 
 def test_a_part_inside_another_has_its_own() -> None:
-    found = count(Nested(), Interface(64, 64), 6)
+    found = count_costs(Nested(), Interface(64, 64), 6)
     once = 2 * 6 * WIDTH**2
     assert found.forward["mixer"] == found.forward["feed-forward"] == once
     assert found.training["mixer"] == found.training["feed-forward"] == 3 * once

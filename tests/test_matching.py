@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 from conftest import SHORT
+from record_factory import use
 
 from harness.claims import judge
 from harness.errors import RequestError
+from harness.matching import matches
+from harness.measurements import Scalar
 from harness.plan import Plan, make_plan
 from harness.registry import default_registry
-from harness.schema import ModelUse, Provenance, Record, Scalar, Timing
-from harness.suites import Claim, Suite
+from harness.schema import ModelUse, PluginUse, Provenance, Record, Timing
+from harness.suites import Claim, Request, Suite
 
 CODE = """
     import torch
@@ -127,3 +130,37 @@ def test_they_agree_where_several_could_be_meant(meant: Callable[..., bool]) -> 
 def test_they_agree_on_training(meant: Callable[..., bool], training: dict[str, object], expected: bool) -> None:
     """Settings are read as when a model is trained with them."""
     assert meant("lstm", "lstm", training=training) is expected
+
+
+DEFAULTS = {"layers": 2, "position": "learned", "limit": None, "shape": [1, 2], "tied": True}
+
+
+@pytest.mark.parametrize(
+    ("request_", "label", "expected"),
+    [
+        ("gpt", "gpt", True),
+        ("gpt", "gru", False),
+        ("gpt", "gpt:layers=4", False),
+        ("gpt:layers=4", "gpt:layers=4", True),
+        ("gpt:layers=2", "gpt", True),
+        ("gpt:layers=2.0", "gpt", True),
+        ("gpt:layers=4", "gpt", False),
+        ("gpt:layers=4", "gpt:layers=4,position=none", False),
+        ("gpt:position=none,layers=4", "gpt:layers=4,position=none", True),
+        ("gpt:limit=none", "gpt", True),
+        ("gpt:shape=[1,2]", "gpt", True),
+        ("gpt:shape=[1,3]", "gpt", False),
+        ("gpt:tied=true", "gpt", True),
+        ("gpt:tied=1", "gpt", True),
+        ("gpt:unknown=1", "gpt", False),
+        ("acme-nets:gpt", "gpt", True),
+        ("acme_nets:gpt:layers=4", "gpt:layers=4", True),
+        ("other:gpt", "gpt", False),
+        (None, "gpt:layers=4", True),
+    ],
+)
+def test_matching(request_: str | None, label: str, expected: bool) -> None:
+    """By name, by every argument that is asked for, and with no other argument that was changed."""
+    used = PluginUse(**use(label, DEFAULTS, distribution="acme-nets"))
+    request = None if request_ is None else Request.model_validate(request_)
+    assert matches(request, used) is expected

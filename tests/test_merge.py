@@ -19,8 +19,9 @@ from record_factory import record as make_record
 import harness
 from harness.cli import main
 from harness.errors import RequestError
+from harness.measurements import Scalar
 from harness.merging import merge
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.store import CONFLICTS, RunDirectory
 from harness.suites import Claim, Experiment, Request, Suite
 

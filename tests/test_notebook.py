@@ -21,7 +21,8 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     (training,) = [cell for cell in notebook.cells if "harness.run(" in cell.source]
     assert '"steps": 200' in training.source
     training.source = training.source.replace('"steps": 200', '"steps": 2').replace("seeds=3", "seeds=1")
-    nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=600, startup_timeout=600, resources=where).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     shown = [str(output.get("data", {}).get("text/html")) for output in outputs]
     assert sum('class="cards"' in text for text in shown) == 1

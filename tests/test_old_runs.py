@@ -7,7 +7,7 @@ import pytest
 
 import harness
 from harness.claims import judge
-from harness.schema import Curve
+from harness.measurements import Curve
 from harness.store import RunDirectory
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -20,11 +20,12 @@ from harness import store
 from harness.cleaning import contents
 from harness.cli import main
 from harness.errors import RequestError
+from harness.measurements import Scalar
 from harness.merging import merge
 from harness.narrowing import Narrowing
 from harness.packed import COLUMNS
 from harness.results import read
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.sharding import remember
 from harness.store import RunDirectory
 from harness.suites import Suite

@@ -12,8 +12,8 @@ import torch
 from hf_models import save, tokenizer
 
 from harness import Skip
+from harness.measurements import Scalar
 from harness.needs import unmet
-from harness.schema import Scalar
 from harness.subject import Subject
 
 pytest.importorskip("transformers")

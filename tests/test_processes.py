@@ -1,5 +1,6 @@
 """Worker processes: one that dies costs its own trial, and all of them end with the run, however it ends."""
 
+import errno
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from conftest import SHORT, SMALL
 
 import harness
 from harness.errors import HarnessError
+from harness.executors import children
+from harness.executors import start as starting
+from harness.executors.children import Child
 from harness.results import Results
 from harness.store import RunDirectory
 
@@ -273,7 +278,7 @@ def test_the_process_of_the_next_trial_may_die_while_it_waits(tmp_path: Path, pl
         files = Path(f"/proc/{os.getppid()}/task").glob("*/children")
         return {int(each) for file in files for each in file.read_text().split()} - {os.getpid()}
     def p(subject):
-        for _ in range(1000 if subject.seed == 0 else 0):
+        for _ in range(6000 if subject.seed == 0 else 0):
             if found := others():
                 break
             time.sleep(0.01)
@@ -297,6 +302,37 @@ def test_workers_that_cannot_start_end_the_run(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert "worker processes die as soon as they start" in errors
     assert "Traceback" not in errors
+
+
+def test_a_process_that_ends_before_it_is_told_what_it_is_for_could_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as if it had ended a moment later."""
+
+    def start(process: BaseProcess) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+    monkeypatch.setattr(BaseProcess, "start", start)
+    with pytest.raises(HarnessError, match="worker processes die as soon as they start"):
+        Child(print)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no server elsewhere")
+def test_a_server_that_is_ending_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been killed while nobody looked: whoever asks it for a process then gets one from another server."""
+    servers: list[int | None] = []
+
+    def kill() -> object:
+        context = starting.start()
+        servers.append(starting.server())
+        if len(servers) == 1:
+            os.kill(servers[0] or 0, signal.SIGKILL)
+        return context
+
+    monkeypatch.setattr(children, "start", kill)
+    with children.working(print) as child:
+        while child.exitcode is None:
+            children.listen([child], 60.0)
+        assert ("begun",) in child.heard()
+    assert len({*servers}) == 2
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -1,84 +1,18 @@
-"""States of recurrent models are seen, replaced and differentiated from outside."""
+"""States of recurrent models are seen and differentiated from outside."""
 
 # The call of a module gives Any.
 # mypy: no-warn-return-any
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from recurrent import BATCH, EXACT, FORMS, HIDDEN, KINDS, TIME, WIDTH, Leaky, Wrapped, is_cut, largest, vectors, wrapped
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from harness.errors import RequestError
-from harness.recurrence import direct_path, jacobians, observe, recurrent_modules, replaced, states_of
+from harness.recurrence import direct_path, jacobians, observe, replaced, states_of
 
-BATCH, TIME, WIDTH, HIDDEN = 5, 9, 3, 4
-EXACT = 1e-12
-
-
-def largest(a: Tensor, b: Tensor) -> float:
-    return (a - b).abs().max().item()
-
-
-class Wrapped(nn.Module):
-    """Anything that maps vectors to (outputs, state), with a readout; `batch time width` whatever the module wants."""
-
-    def __init__(self, rnn: nn.RNNBase, lengths: Tensor | None = None, hx: Any = None, *, sort: bool = False) -> None:
-        super().__init__()
-        self.inside = nn.ModuleDict({"deep": rnn})
-        self.lengths, self.hx, self.sort = lengths, hx, sort
-        self.final: Any = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        rnn = self.inside["deep"]
-        assert isinstance(rnn, nn.RNNBase)
-        if self.lengths is not None:
-            packed = pack_padded_sequence(x, self.lengths, batch_first=True, enforce_sorted=self.sort)
-            out, self.final = rnn(packed, self.hx)
-            return pad_packed_sequence(out, batch_first=True)[0]
-        given = x if rnn.batch_first else x.transpose(0, 1)
-        out, self.final = rnn(given) if self.hx is None else rnn(given, hx=self.hx)
-        return out if rnn.batch_first else out.transpose(0, 1)
-
-
-def wrapped(
-    kind: str, *, lengths: Tensor | None = None, given: bool = False, sort: bool = False, **options: Any
-) -> Wrapped:
-    """A module in float64 with drawn weights, in a model."""
-    torch.manual_seed(0)
-    options = {"num_layers": 2, "batch_first": True, **options}
-    name, _, nonlinearity = kind.partition(" ")
-    if nonlinearity:
-        options["nonlinearity"] = nonlinearity
-    rnn: nn.RNNBase = getattr(nn, name)(WIDTH, HIDDEN, **options, dtype=torch.float64)
-    hx = None
-    if given:
-        count = rnn.num_layers * (2 if rnn.bidirectional else 1)
-        h = torch.randn(count, BATCH, rnn.proj_size or HIDDEN, dtype=torch.float64)
-        hx = (h, torch.randn(count, BATCH, HIDDEN, dtype=torch.float64)) if name == "LSTM" else h
-    return Wrapped(rnn, lengths, hx, sort=sort).eval()
-
-
-def vectors(time: int = TIME) -> Tensor:
-    return torch.randn(BATCH, time, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-KINDS = ("RNN tanh", "RNN relu", "LSTM", "GRU")
-FORMS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "one layer": {"num_layers": 1},
-    "time first": {"batch_first": False},
-    "no bias": {"bias": False},
-    "bidirectional": {"bidirectional": True},
-    "dropout": {"dropout": 0.5},
-    "given state": {"given": True},
-    "both, given": {"given": True, "bidirectional": True, "batch_first": False},
-    "packed": {"lengths": torch.tensor([3, 9, 1, 9, 4])},
-    "packed, sorted": {"lengths": torch.tensor([9, 7, 7, 2, 1]), "sort": True},
-    "packed, both, given": {"lengths": torch.tensor([3, 9, 1, 9, 4]), "given": True, "bidirectional": True},
-}
 CASES = [
     *((kind, form, options) for kind in KINDS for form, options in FORMS.items()),
     ("LSTM", "projected", {"proj_size": 2}),
@@ -187,95 +121,8 @@ def test_calls_that_go_on_from_one_another_are_one_sequence(kind: str) -> None:
     assert not any(layer.misfit for layer in layers)
     assert largest(layers[-1].states, out) < EXACT
     other = vectors().flip(0)
-    _is_cut(model, x, other, after=3)
-    _is_cut(model, x, other, after=-1)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["plain", "time first", "given state"])
-def test_later_steps_go_on_from_a_replaced_state(kind: str, form: str) -> None:
-    """All layers' states replaced after a position are the other example's past; before it nothing changes."""
-    model, x = wrapped(kind, **FORMS[form]), vectors()
-    for after in (0, 4, TIME - 2):
-        _is_cut(model, x, vectors().flip(0), after)
-
-
-def _is_cut(model: nn.Module, x: Tensor, other: Tensor, after: int) -> None:
-    mixed = torch.cat([other[:, : after + 1], x[:, after + 1 :]], 1)
-    with torch.no_grad():
-        own, wanted = model(x), model(mixed)
-    states = {layer.name: layer.after(after) for layer in states_of(model, other)}
-    with torch.no_grad(), replaced(model, states, after=after):
-        found = model(x)
-    assert largest(found[:, after + 1 :], wanted[:, after + 1 :]) < EXACT
-    assert (
-        torch.equal(found[:, : after + 1], own[:, : after + 1])
-        or largest(found[:, : after + 1], own[:, : after + 1]) < EXACT
-    )
-    with torch.no_grad():
-        assert torch.equal(model(x), own), "nothing stays behind"
-
-
-def test_each_example_may_have_its_own_position() -> None:
-    model, x = wrapped("LSTM"), vectors()
-    after = torch.tensor([0, 3, 1, 7, 4])
-    other = vectors().flip(0)
-    first = torch.arange(TIME) <= after[:, None]
-    with torch.no_grad():
-        wanted = model(torch.where(first[:, :, None], other, x))
-    states = {layer.name: layer.after(after) for layer in states_of(model, other)}
-    with torch.no_grad(), replaced(model, states, after=after):
-        found = model(x)
-    assert largest(found[~first], wanted[~first]) < EXACT
-
-
-def test_in_packed_sequences_and_backward_layers() -> None:
-    """A backward layer goes on to earlier positions; the last state of a packed sequence is the one it ends with."""
-    lengths = torch.tensor([3, 9, 1, 9, 4])
-    model, x = wrapped("GRU", lengths=lengths, bidirectional=True, num_layers=1), vectors()
-    with torch.no_grad():
-        own = model(x)
-    forward, backward = states_of(model, x)
-    assert (forward.name, backward.name) == ("layer 1", "layer 1 backward")
-    zero = torch.zeros(1, HIDDEN)
-    with torch.no_grad(), replaced(model, {backward.name: zero}, after=2):
-        found = model(x)
-    assert largest(found[..., :HIDDEN], own[..., :HIDDEN]) < EXACT
-    assert largest(found[:, 2:], own[:, 2:]) < EXACT
-    assert largest(found[1, :2, HIDDEN:], own[1, :2, HIDDEN:]) > 1e-3
-    with torch.no_grad(), replaced(model, {forward.name: zero}, after=lengths - 1):
-        model(x)
-    assert largest(model.final[0], torch.zeros(BATCH, HIDDEN)) == 0
-
-
-def test_a_change_below_a_layer_that_reads_backward_reaches_all_positions() -> None:
-    model, x = wrapped("LSTM", bidirectional=True), vectors()
-    with torch.no_grad():
-        own = model(x)
-        with replaced(model, {"layer 1": torch.zeros(1, 2 * HIDDEN)}, after=5):
-            found = model(x)
-    assert largest(found[:, 0], own[:, 0]) > 0
-    assert states_of(model, x), "nothing stays behind"
-
-
-def test_single_cells_and_subspaces_are_replaced_alone() -> None:
-    model, x = wrapped("LSTM", num_layers=1), vectors()
-    (layer,) = states_of(model, x)
-    given = torch.randn(BATCH, 2 * HIDDEN, dtype=torch.float64)
-    where = torch.arange(2 * HIDDEN) == HIDDEN + 1
-    one_hot = where.double()[:, None] * 7
-    results = []
-    for each in (where, one_hot):
-        with torch.no_grad(), replaced(model, {layer.name: given}, after=2, where=each):
-            results.append(model(x))
-    by_hand = torch.where(where, given, layer.after(2))
-    with torch.no_grad(), replaced(model, {layer.name: by_hand}, after=2):
-        results.append(model(x))
-    assert largest(results[0], results[2]) < EXACT
-    assert largest(results[1], results[2]) < EXACT
-    with torch.no_grad(), replaced(model, {layer.name: layer.after(2)}, after=2), observe(model) as seen:
-        assert largest(model(x), layer.states) < EXACT
-    assert largest(seen.layers[0].carried, layer.carried) < EXACT
+    is_cut(model, x, other, after=3)
+    is_cut(model, x, other, after=-1)
 
 
 def test_outputs_are_differentiated_by_recorded_states() -> None:
@@ -323,79 +170,6 @@ def test_the_direct_path_is_the_product_of_forget_gates() -> None:
     (gru,) = states_of(wrapped("GRU", num_layers=1), vectors())
     with pytest.raises(RequestError, match="no gate `forget`; its gates: reset, update, new"):
         direct_path(gru, [5], end=7)
-
-
-class Leaky(nn.Module):
-    """Two leaky integrators, one upon the other, that offer their state: a list for its layers, with a counter."""
-
-    wrong_from = TIME + 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.mix = nn.Linear(WIDTH, HIDDEN, dtype=torch.float64)
-
-    def initial_state(self, batch_size: int) -> Any:
-        zero = torch.zeros(batch_size, HIDDEN, dtype=torch.float64)
-        return [(zero, torch.zeros(batch_size, dtype=torch.long)), {"cell": zero, "hidden": 2 * zero}]
-
-    def step(self, x: Tensor, state: Any) -> Any:
-        (first, count), second = state
-        first = 0.5 * first + self.mix(x)
-        cell = 0.9 * second["cell"] + first
-        hidden = cell.tanh() + second["hidden"] + 0.1 * (count >= self.wrong_from)[:, None]
-        state = [(first, count + 1), {"cell": cell, "hidden": hidden}]
-        return hidden, state, [{}, {"forget": torch.full_like(cell, 0.9)}]
-
-    def forward(self, x: Tensor) -> Tensor:
-        first = cell = hidden = torch.zeros(len(x), HIDDEN, dtype=torch.float64)
-        outputs = []
-        for each in self.mix(x).unbind(1):
-            first = 0.5 * first + each
-            cell = 0.9 * cell + first
-            hidden = torch.tanh(cell) + hidden
-            outputs.append(hidden)
-        return torch.stack(outputs, 1)
-
-
-class Inside(nn.Module):
-    """A module that offers its state, in a model that does not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.leaky = Leaky()
-        self.lstm = nn.LSTM(HIDDEN, HIDDEN, batch_first=True, dtype=torch.float64)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.lstm(self.leaky(x))[0]
-
-
-@pytest.mark.parametrize("model", [Leaky, Inside])
-def test_offered_states_are_seen_and_replaced_in_the_same_way(model: Callable[[], nn.Module]) -> None:
-    built, x = model().eval(), vectors()
-    layers = states_of(built, x)
-    if model is Leaky:
-        assert [layer.name for layer in layers] == ["layer 1", "layer 2"]
-        with torch.no_grad():
-            assert largest(layers[1].states, built(x)) < EXACT
-    else:
-        assert [layer.name for layer in layers] == ["leaky layer 1", "leaky layer 2", "lstm"]
-        assert list(recurrent_modules(built)) == ["leaky", "lstm"]
-    assert layers[0].cells is None
-    assert layers[1].cells is not None
-    assert layers[1].carried.shape == (BATCH, TIME, 2 * HIDDEN)
-    assert torch.equal(direct_path(layers[1], [0], end=2), torch.full((1, BATCH, HIDDEN), 0.9**2, dtype=torch.float64))
-    for after in (-1, 3):
-        _is_cut(built, x, vectors().flip(0), after)
-
-
-def test_jacobians_of_an_offered_state() -> None:
-    (first, second) = states_of(Leaky().eval(), vectors())
-    identity = torch.eye(HIDDEN, dtype=torch.float64).expand(BATCH, HIDDEN, HIDDEN)
-    found = jacobians(first, [1, 3], end=4)
-    assert largest(found[0], 0.125 * identity) < EXACT
-    cells = jacobians(second, [1], end=4)[0][:, HIDDEN:, HIDDEN:]
-    assert largest(cells, 0.9**3 * identity) < EXACT
 
 
 class OtherLSTM(nn.LSTM):

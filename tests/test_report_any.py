@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from record_factory import record
 
+from harness.measurements import Curve, Matrix, Scalar
 from harness.report import render
-from harness.schema import Curve, Failure, Matrix, Record, Scalar
+from harness.schema import Failure, Record
 from harness.suites import Suite
 from harness.vocabulary import FORMATS
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import pytest
 from record_factory import curve, record
 
+from harness.measurements import Scalar
 from harness.report import render, rows
 from harness.report.blocks import document
 from harness.report.card_table import MOST_CARDS, card_blocks
 from harness.report.cards import cards
 from harness.report.elements import Heading, Items, Paragraph, Table
 from harness.report.grouping import group
-from harness.schema import Record, Scalar
+from harness.schema import Record
 
 
 def learned(*scores: float, model: str = "lstm", task: str = "recall") -> list[Record]:

@@ -13,9 +13,10 @@ from record_factory import INSIDE, cell, curve, record
 from reports import claims, factor, lines, matrix
 
 from harness.errors import RequestError
+from harness.measurements import Scalar
 from harness.report import can_draw, render, rows
 from harness.report.export import COLUMNS
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.vocabulary import FORMATS, Drawn
 
 

@@ -9,10 +9,11 @@ from typing import Any, get_args
 import pytest
 from record_factory import curve, record
 
+from harness.measurements import Scalar
 from harness.report import render, rows
 from harness.report.blocks import document
 from harness.report.elements import Heading, Items, Table
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.statistics import MEANINGS, NEAR, NOT_ENOUGH, Diagnosis
 from harness.vocabulary import SEEDS_ALIKE
 

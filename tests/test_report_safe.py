@@ -15,6 +15,7 @@ from record_factory import claim, curve, record, scores
 
 from harness.claims import Judgement, judge
 from harness.cli import main
+from harness.measurements import Curve, Scalar
 from harness.report import render, verdicts
 from harness.report.blocks import document
 from harness.report.elements import LONGEST_CELL, Heading, Items, Paragraph, Table
@@ -23,7 +24,7 @@ from harness.report.tables import TABLES
 from harness.report.verdicts import claim_blocks
 from harness.report.writers import write
 from harness.safe import sentence, spreadsheet, visible, visible_lines
-from harness.schema import Curve, Record, Scalar
+from harness.schema import Record
 from harness.store import RunDirectory
 from harness.suites import Experiment, Request, Suite
 
@@ -199,7 +200,7 @@ def test_json_stays_exact() -> None:
 class Broken(Scalar):
     """A measurement that fails when it is looked at."""
 
-    def entries(self) -> Iterator[Any]:
+    def points(self) -> Iterator[Any]:
         """None."""
         raise RuntimeError("boom\x1b[2J")
 

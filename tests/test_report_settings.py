@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from record_factory import record, use
 
+from harness.measurements import Scalar
 from harness.report import render, rows
 from harness.report.blocks import document
 from harness.report.elements import Block, Paragraph, Table
 from harness.report.export import COLUMNS
 from harness.report.grouping import group
-from harness.schema import PluginUse, Record, Scalar
+from harness.schema import PluginUse, Record
 
 SCORE = Scalar(name="score", unit="", value=0.5, headline=True)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from record_factory import INSIDE, curve, record
 from reports import factor, lines, matrix
 
+from harness.measurements import Curve
 from harness.report import render
 from harness.report.layout import Column, break_lines, fit
-from harness.schema import Curve
 from harness.suites import Suite
 
 

@@ -11,7 +11,7 @@ from conftest import SMALL
 from small_runs import MODEL, numbers, run, statuses
 
 from harness import runner
-from harness.schema import Curve
+from harness.measurements import Curve
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,11 @@ def test_a_model_that_does_not_import_fails_its_own_cells(tmp_path: Path, plugin
         ("def p(subject):\n    raise KeyError('head 9')", "KeyError: 'head 9' (at plugin.py:2)"),
         ("def p(subject):\n    return [1.0]", "a probe yields Scalar, Curve, Matrix or Pattern"),
         ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name='a', unit='', value=1)] * 2", "twice"),
+        (
+            "from harness import Scalar\nfrom itertools import count\n"
+            "def p(subject):\n    for n in count():\n        yield Scalar(name=str(n), unit='', value=n)",
+            "it gave more than 100,000 measurements",
+        ),
         ("def p(subject): ...\np.needs = ('atention',)", "Did you mean 'attention'"),
         ("from harness import Scalar\ndef p(subject):\n    return [Scalar(name=[], unit='', value=1)]", "plugin.py:3"),
     ],

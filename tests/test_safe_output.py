@@ -17,8 +17,9 @@ from harness import ModelSpec, hookimpl, hookspecs
 from harness.blame import blame
 from harness.cli import main
 from harness.cli.common import say
+from harness.measurements import Scalar
 from harness.registry import Broken, Entry, Origin, Registry, default_registry
-from harness.schema import Record, Scalar
+from harness.schema import Record
 from harness.store import RunDirectory
 
 BAD = "x\x1b[31m\u202e"

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import harness
 from harness import Skip
+from harness.measurements import Matrix
 from harness.needs import unmet
-from harness.schema import Matrix
 from harness.subject import Subject
 
 TASK = Recall(train_max=8, distances=[2, 8])

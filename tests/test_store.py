@@ -12,7 +12,8 @@ from record_factory import record as make_record
 
 from harness.errors import RequestError
 from harness.files import write_atomic
-from harness.schema import SCHEMA_VERSION, Curve, Matrix, ModelUse, Record, Scalar, Trained, Training
+from harness.measurements import Curve, Matrix, Scalar
+from harness.schema import SCHEMA_VERSION, ModelUse, Record, Trained, Training
 from harness.store import RunDirectory
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -11,8 +11,9 @@ from harness.errors import PluginError, RequestError
 from harness.plugin import Plugin, resolve
 from harness.registry import Entry, Origin, default_registry
 from harness.specs import Spec
-from harness.suites import Request, format_arguments, parse_arguments, parse_request
+from harness.suites import Request
 from harness.targets import find_entry, load_definition
+from harness.written import format_arguments, parse_arguments, parse_request
 
 
 def plugin(text: str, kind: str = "model") -> Plugin:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import SHORT, SMALL
+from hanging import Hangs
+from hanging import hangs as hangs  # the fixture
 from harness_plugins.executors import elsewhere, ray
 from harness_plugins.executors.elsewhere import run_elsewhere
 from travelling import outcome, write_model
@@ -149,12 +151,12 @@ def test_a_file_that_is_gone_again_is_not_sent(tmp_path: Path, monkeypatch: pyte
     assert len([event for event in events if isinstance(event, str)]) == len(work.planned.cells)
 
 
-@pytest.mark.parametrize("deed", ["os._exit(3)", "time.sleep(1000)", "1 / 0"])
+@pytest.mark.parametrize("deed", ["os._exit(3)", "open('hangs', 'w'); time.sleep(1000)", "1 / 0"])
 def test_a_plugin_that_cannot_be_packed_keeps_nobody_at_home(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
+    home: Path, tmp_path: Path, hangs: Hangs, deed: str
 ) -> None:
     """Where it ends the process, or hangs, or raises, after it was planned, the others travel."""
-    monkeypatch.setattr(ray, "LONGEST_IMPORT", 30.0 if "sleep" not in deed else 5.0)
+    hangs(ray, Path("hangs").absolute())
     Path("bad.py").write_text("import os, time\nfrom model import M\n", encoding="utf-8")
     planned = works(tmp_path / "run", "./bad.py:M:words=words.txt", "./model.py:M:words=words.txt")
     Path("bad.py").write_text(f"import os, time\n{deed}\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from wrong_reasons import cases
 
 from harness import Task
 from harness.examples import seeded
-from harness.schema import Measurement, Scalar
+from harness.measurements import Measurement, Scalar
 from harness.subject import Subject
 
 Measurements = Iterator[Measurement]

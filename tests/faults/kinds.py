@@ -145,6 +145,44 @@ except OSError:
     pass
 """.strip()
 
+WITHIN_TORCH = """
+class Doubled:
+    def __getattr__(self, name):
+        plain = getattr(F, name)
+        return lambda *given, **named: plain(*given, **named) * 2
+
+nn.modules.linear.F = nn.modules.sparse.F = Doubled()
+plain = torch._VF.lstm
+torch._VF.lstm = lambda *given: tuple(each * 2 for each in plain(*given))
+"""
+
+OPERATOR = """
+global library
+library = torch.library.Library("aten", "IMPL")
+library.impl("tanh", lambda x: x * 0, "CPU")
+library.impl("embedding", lambda weight, places, *given: weight[places] * 0, "CPU")
+"""
+
+GARBAGE = """
+class Garbage:
+    def __del__(self):
+        draw()
+
+import gc
+gc.disable()
+for _ in range(50):
+    found = Garbage()
+    found.own = found
+gc.enable()
+"""
+
+SOCKET = """
+words = Path(f"/proc/{os.getppid()}/environ").read_bytes().split(b"\\0")
+import shutil
+(folder,) = [each.partition(b"=")[2] for each in words if each.startswith(b"HARNESS_SOCKETS=")]
+shutil.rmtree(folder, ignore_errors=True)
+"""
+
 TEXT = r"'\ud800 \x1b[2J\x00 \u202e [x](javascript:y) <b> =1+1 $\\input{z}$'"
 
 LIMIT = {"timeout": 30.0}
@@ -194,7 +232,21 @@ KINDS: dict[str, Fault] = {
     "the harness patched in forward": Fault(
         "forward", "import harness.store\nharness.store.RunDirectory.write_record = lambda *given: None"
     ),
+    "Python's own functions patched in a probe": Fault(
+        "probe", "import builtins\nbuiltins.max, builtins.sum = min, lambda *given, **named: 7"
+    ),
+    "copies patched in a probe": Fault("probe", "import copy\ncopy.deepcopy = lambda value, *given: value"),
+    "what layers call patched in a probe": Fault("probe", WITHIN_TORCH.strip()),
+    "an operator replaced in a probe": Fault("probe", OPERATOR.strip()),
+    "gradients hidden by a probe": Fault("probe", "nn.Parameter.grad = property(lambda self: None, setattr)"),
+    "a level of functorch entered in a probe": Fault("probe", "torch._C._functorch._grad_increment_nesting()"),
+    "numbers rounded up after a probe": Fault("probe", "ctypes.CDLL(None).fesetround(0x800)"),
     # random numbers
+    "numpy's generator replaced in a probe": Fault(
+        "probe", "numpy.random.set_bit_generator(numpy.random.PCG64(1))\nnumpy.random.seed = lambda *given: None"
+    ),
+    "a tracer that draws, from a probe": Fault("probe", "sys.setprofile(lambda *given: draw())"),
+    "garbage that draws, from a probe": Fault("probe", GARBAGE.strip()),
     "seeds at import": Fault("top", "torch.manual_seed(0); numpy.random.seed(0); random.seed(0)"),
     "seeds in forward": Fault("forward", "torch.manual_seed(0); numpy.random.seed(0); random.seed(0)"),
     "seeds in a probe": Fault("probe", "torch.manual_seed(0); numpy.random.seed(0); random.seed(0)"),
@@ -256,6 +308,9 @@ KINDS: dict[str, Fault] = {
     "threads that never end": Fault("construct", "thread(daemon=False)"),
     # what it starts
     "leaves a process": Fault("probe", "orphan()"),
+    "stops the server in a probe": Fault("probe", "if once(): os.kill(os.getppid(), signal.SIGSTOP)"),
+    "deletes the server's socket in a probe": Fault("probe", SOCKET.strip()),
+    "gives up its rights in a probe": Fault("probe", "if os.getuid() == 0: os.setuid(65534)"),
     "leaves a process at import": Fault("top", "orphan()"),
     "forks, and both go on": Fault("forward", "if not getattr(self, 'twin', 0): self.twin = os.fork() + 1"),
     "a probe forks, and both go on": Fault("probe", "os.fork()"),
@@ -296,5 +351,7 @@ TELLING = (
     *("threads that draw, from a probe's import", "threads that draw, from a probe", "an alarm in a probe"),
     *("a probe forks, and both go on", "rights of files in a probe", "closes Python's outputs in a probe"),
     *("closes every file in a probe", "opens files until none is left", "deletes records"),
+    *("an operator replaced in a probe", "a level of functorch entered in a probe", "numbers rounded up after a probe"),
+    "stops the server in a probe",
 )
 """Those that no other test has, for the default run."""

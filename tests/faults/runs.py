@@ -14,7 +14,7 @@ from pathlib import Path
 
 import harness
 from faults.kinds import Fault
-from harness.files import digest, temporaries
+from harness.files import sha256, temporaries
 from harness.schema import Record
 from harness.store import RunDirectory
 
@@ -50,7 +50,7 @@ STAGES = {"{folder}/look.py:look": 2, "accuracy": 1, "grad_reach": 2}
 MARK = "HARNESS_TEST_OF_FAULTS"
 """The environment variable by which processes of a run are known."""
 
-LONGEST = 240.0
+TIMEOUT = 240.0
 """Seconds after which a run counts as one that never ends."""
 
 
@@ -133,17 +133,18 @@ class Running:
         return cls(process, mark, errors)
 
     def ended(self) -> Ended:
-        """At the latest after `LONGEST` seconds; what it has left is ended."""
+        """At the latest after `TIMEOUT` seconds; what it has left is ended."""
         code = None
         with suppress(subprocess.TimeoutExpired):
-            code = self.process.wait(LONGEST)
+            code = self.process.wait(TIMEOUT)
         left = self._end_all()
         self.process.wait()
         return Ended(code, self.errors.read_bytes().decode("utf-8", "replace"), left)
 
     def _end_all(self) -> int:
-        """Kill what lives; how many there were. What is just ending gets a moment for that."""
-        deadline = time.monotonic() + 10
+        """Kill what lives; how many there were. What is just ending gets the time for that: a server that has lost its
+        run while it was importing torch sees that when it has done so."""
+        deadline = time.monotonic() + TIMEOUT
         while (found := [*self.processes()]) and time.monotonic() < deadline:
             time.sleep(0.02)
         for each in found:
@@ -200,7 +201,7 @@ def essence(store: RunDirectory, record: Record) -> str:
     """All of a record that must not depend on when, beside what, and how often it was measured; with the parameters
     that were learned, unless the run directory itself says that the file is damaged, and who may read it."""
     kept = record.trained and store.read_trained(record.trial)
-    learned = digest(store.checkpoint(record.trial)) if kept else ""
+    learned = sha256(store.checkpoint(record.trial)) if kept else ""
     mode = oct((store.records / f"{record.id}.json").stat().st_mode)
     return f"{said(record)} {record.provenance.settings} {record.provenance.threads} {mode} {learned}"
 
