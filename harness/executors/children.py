@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 from harness.errors import HarnessError
-from harness.executors.start import leave_server, server, start, stop, without_main
+from harness.executors.start import leave_server, resume, resuming, server, start, stop, without_main
 from harness.executors.strays import descendants, end_descendants, end_group, keep_orphans, lives
 from harness.interrupts import interrupts_held
 from harness.registry import installed
@@ -33,7 +33,10 @@ Say = Callable[..., None]
 PATIENCE = 10.0
 """Seconds to wait for the end of a process that was killed, before it is left to the kernel."""
 
-LONGEST = 500
+TRIES = 3
+"""How often a process is asked for: a plugin can kill its server, and then there is another one."""
+
+LONGEST_ERROR = 500
 """Characters of an error that are told."""
 
 UNKNOWN = 255
@@ -57,25 +60,40 @@ class Child:
     """
 
     def __init__(self, run: Callable[..., None], ahead: Callable[[], object] = tuple) -> None:
-        context = start()
         self.surroundings = _surroundings()
-        self._link, theirs = context.Pipe()
         self._open = True
         self.ended = False
         """Whether `end` was called."""
+        for tries in range(1, TRIES + 1):
+            try:
+                self._start(run, ahead)
+            except BrokenPipeError as error:  # it has ended before it was told what it is for, or its server has
+                if tries == TRIES:
+                    raise HarnessError(die_at_once()) from error
+            except (OSError, EOFError) as error:
+                if tries == TRIES:
+                    raise HarnessError(f"no process can be started: {error}; try --executor local") from error
+                if isinstance(error, ConnectionError | EOFError):
+                    _await_end_of_server()
+            else:
+                return
+
+    def _start(self, run: Callable[..., None], ahead: Callable[[], object]) -> None:
+        context = start()
+        self._link, theirs = context.Pipe()
         life = (theirs, dict(os.environ), installed(), ahead, run)
         self._process: BaseProcess = context.Process(target=_begin, args=life)
         # elsewhere than on Linux, it could be interrupted until it has a session of its own
         spawned = context.get_start_method() == "spawn"
         try:
-            with _changing, without_main(), interrupts_held() if spawned else nullcontext():
+            with _changing, without_main(), resuming(), interrupts_held() if spawned else nullcontext():
                 self._process.start()
                 assert self._process.pid is not None
                 self.pid = self._process.pid
                 _alive.add(self.pid)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError):
             self._link.close()
-            raise HarnessError(f"no process can be started: {error}; try --executor local") from error
+            raise
         finally:
             theirs.close()
 
@@ -124,6 +142,7 @@ class Child:
             return
         self.ended = True
         self.kill()
+        resume()
         self._process.join(PATIENCE)
         deadline = time.monotonic() + PATIENCE
         while self.orphaned and time.monotonic() < deadline:  # nobody tells
@@ -135,6 +154,13 @@ class Child:
         self._link.close()
         with suppress(ValueError):  # if it lives, against all expectations
             self._process.close()
+
+
+def _await_end_of_server() -> None:
+    """It answers nobody any more, and is about to end: before that, nobody starts another one."""
+    deadline = time.monotonic() + PATIENCE
+    while (pid := server()) is not None and lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _surroundings() -> tuple[object, ...]:
@@ -237,6 +263,7 @@ class Line:
 
 def listen(children: list[Child], timeout: float) -> None:
     """Wait until one of them says something or ends, but not longer than so many seconds."""
+    resume()  # it tells how they end
     ends = [each._process.sentinel for each in children if not each.orphaned]
     wait([*ends, *(each._link for each in children if each._open)], timeout)
 
@@ -245,7 +272,7 @@ def in_short(raised: str) -> str:
     """What a child raised, of its traceback the last line, and how to see the rest."""
     last = next((line for line in reversed(raised.splitlines()) if line.strip()), "")
     hint = " (--executor local says where)" if last != raised else ""
-    return f"{last.strip()[:LONGEST]}{hint}"
+    return f"{last.strip()[:LONGEST_ERROR]}{hint}"
 
 
 def how_it_ended(exitcode: int) -> str:
@@ -257,10 +284,10 @@ def how_it_ended(exitcode: int) -> str:
     return f"it was ended by signal {-exitcode}"
 
 
-def die_at_once(exitcode: int) -> str:
-    """What is wrong where children end before they can say anything."""
-    how = how_it_ended(exitcode)
-    return f"the worker processes die as soon as they start ({how}), perhaps for lack of memory; try --executor local"
+def die_at_once(exitcode: int | None = None) -> str:
+    """What is wrong where children end before they can say anything; the exit code, if it is known."""
+    how = "" if exitcode is None else f" ({how_it_ended(exitcode)})"
+    return f"the worker processes die as soon as they start{how}, perhaps for lack of memory; try --executor local"
 
 
 def _begin(
@@ -270,8 +297,8 @@ def _begin(
     ahead: Callable[[], object],
     run: Callable[..., None],
 ) -> None:
-    """The life of a child. It ends here: what a plugin leaves to Python's own end (threads, exit handlers, processes to
-    wait for) could take for ever."""
+    """Run in a child process, and end it: what a plugin leaves to Python's own shutdown (threads, exit handlers,
+    processes to wait for) could take forever."""
     leave = os._exit
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):

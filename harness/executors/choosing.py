@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.arguments import validate
+from harness.arguments import validate_arguments
 from harness.errors import HarnessError, PluginError, RequestError, describe, shown
 from harness.executors import Executor, Limits
 from harness.registry import Registry, plugin_error
@@ -14,7 +14,7 @@ from harness.suites import Request, Suite
 from harness.targets import find_entry, load_definition, only_here
 from harness.vocabulary import CROSSED
 
-DEFAULT = "processes"
+DEFAULT_EXECUTOR = "processes"
 """Where trials run, if nobody says."""
 
 MOST_MEMORY = 2**32
@@ -39,7 +39,7 @@ def choose(
         PluginError: the executor is broken.
     """
     given = _given(suite)
-    request = _request(asked or ("local" if given and jobs in (None, 1) else DEFAULT))
+    request = _request(asked or ("local" if given and jobs in (None, 1) else DEFAULT_EXECUTOR))
     entry = find_entry(registry, "executor", request.name)
     definition = load_definition(entry)
     name = entry.spec.name
@@ -51,9 +51,9 @@ def choose(
     if set_ and "limits" not in definition.takes:
         raise RequestError(
             f"executor {name!r} cannot limit {' or '.join(set_)}: leave it out (where a suite sets it, say inf or, for "
-            f"retries, 0), or use {DEFAULT}"
+            f"retries, 0), or use {DEFAULT_EXECUTOR}"
         )
-    arguments = dict(validate(entry, definition.arguments, request.arguments))
+    arguments = dict(validate_arguments(entry, definition.arguments, request.arguments))
     supplied: dict[str, Any] = {"jobs": jobs or default_jobs, "limits": limits}
     arguments |= {each: value for each, value in supplied.items() if each in definition.takes}
     try:

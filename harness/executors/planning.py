@@ -106,7 +106,7 @@ def _plan(
             training=training,
             stages=stages,
             deadly=deadly,
-            tell=lambda *asked: say("asking", asked) if asked else say("asked"),
+            announce=lambda *asked: say("asking", asked) if asked else say("asked"),
         )
     except HarnessError as error:
         say("refused", type(error).__name__, str(error))

@@ -3,21 +3,25 @@
 What a plugin does to its process ends with its trial. A process that dies (out of memory, a crash in compiled code, an
 exit of the plugin's own) costs the cell that it was measuring, and the next process measures the rest; where it dies
 while the model is built or trained, there is nothing to measure, and all its cells fail.
+
+Nobody can see all that code may leave behind in a process. So probes that are not built in look after those that are,
+and what comes after each of them has a process of its own.
 """
 
 import errno
+import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError, StoreError
 from harness.executors import Limits, Tell
 from harness.executors.children import Child, Line, Say, die_at_once, how_it_ended, in_short
-from harness.executors.start import start, stop
+from harness.executors.start import OURS, start, stop
+from harness.files import file_stamp
 from harness.schema import Cell, Failure, Record
 from harness.store import RunDirectory
 from harness.work import Work
@@ -33,8 +37,9 @@ TICK = 0.25
 STARTS = 3
 """Processes in a row that end before they can do anything, before the run is given up."""
 
-OWN = (errno.EMFILE, errno.EFBIG, errno.EBADF, errno.ENOMEM)
-"""Errors of writing that are a process's own, since a plugin has used up what it may have, and not those of a disk."""
+OF_THE_DISK = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""Errors of writing that everybody has. Others may be a process's own, since a plugin has used up or given away what it
+may do; if they are not, the run finds them itself."""
 
 SHARE_EVERY = 0.1
 """Seconds between two messages about how far a training is."""
@@ -83,7 +88,7 @@ class Processes:
                 while waiting and len(running) < self.jobs:
                     waiting[0].begin(clock())
                     running.append(waiting.popleft())
-                if waiting or more:
+                if waiting or more or any(trial.needs_another for trial in running):
                     line.prepare()
                 line.listen([trial.child for trial in running], TICK)
                 now = clock()
@@ -140,11 +145,17 @@ class _Trial:
         """Cells without a record of this run, by id."""
         self.lost: dict[str, Failure] = {}
         """Why cells will not be measured any more; the next process writes their records."""
-        self.before = {cell: self._file(cell) for cell in self.left}
+        self.before = {cell: self._stamp(cell) for cell in self.left}
         """The files that lie where records will be: failed ones of an earlier run."""
         self.retries = limits.retries
         self.false_starts = 0
         self.deadline: float | None = None
+
+    @property
+    def needs_another(self) -> bool:
+        """Whether its process will not measure all that is left."""
+        left = sorted(self.left.values(), key=_foreign)
+        return any(_alone(cell, left) for cell in left[:-1])
 
     def begin(self, now: float) -> None:
         """Start a process for what is left."""
@@ -227,26 +238,22 @@ class _Trial:
             yield from failed_records(self.work, [self.left.pop(cell)], self.lost[cell])
 
     def _told(self, content: bytes) -> Iterator[Record]:
-        """What it says that it has written."""
+        """The record that the process reports as written."""
         with suppress(ValueError):
             record = Record.model_validate_json(content)
             if self.left.pop(record.id, None):
                 yield record
 
     def _found(self) -> Iterator[Record]:
-        """What the process has written without a word."""
+        """Records that the process wrote without reporting them."""
         for cell in list(self.left):
-            if self._file(cell) not in (None, self.before[cell]) and (record := self.store.read_record(cell)):
+            if self._stamp(cell) not in (None, self.before[cell]) and (record := self.store.read_record(cell)):
                 del self.left[cell]
                 yield record
 
-    def _file(self, cell: str) -> tuple[int, int] | None:
-        """What tells the file of a record from every one that takes its place."""
-        try:
-            status = Path(self.store.records, f"{cell}.json").stat()
-        except OSError:
-            return None
-        return status.st_ino, status.st_mtime_ns
+    def _stamp(self, cell: str) -> tuple[int, int] | None:
+        """Changes when a record of the cell is written."""
+        return file_stamp(self.store.records / f"{cell}.json")
 
 
 def _ahead() -> None:
@@ -268,12 +275,11 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
     from harness.traces import threads
 
     last = 0.0
-    others: set[Any] | None = None
-    limits = _limits()
+    looking, others, limits = "", threads(), _limits()
 
     def begins(cell: Cell) -> None:
-        nonlocal others, limits
-        others, limits = threads(), _limits()
+        nonlocal looking, others, limits
+        looking, others, limits = cell.id, threads(), _limits()
         say("measuring", cell.id)
 
     def share(done: float) -> None:
@@ -282,7 +288,8 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
             last = now
             say("share", done)
 
-    rest = [cell for cell in work.planned.cells if cell.id not in lost]
+    rest = sorted((cell for cell in work.planned.cells if cell.id not in lost), key=_foreign)
+    ahead = {cell.id: cell for cell in rest}
     try:
         for cell in work.planned.cells:
             if cell.id in lost:
@@ -294,13 +301,28 @@ def _run(say: Say, work: Work, lost: dict[str, Failure], memory: float | None) -
             work = replace(work, planned=replace(work.planned, cells=rest))
             for record in run_trial(work, share, begins):
                 say("written", record.as_json())
-                if others is not None and (threads() - others or _limits() != limits):
-                    # a probe's threads go on, and draw random numbers, or it has taken away what others need
+                cell = ahead.pop(record.id)
+                if not ahead or cell.id != looking:
+                    continue
+                # a probe's threads go on, and draw random numbers, or it has taken away what others need
+                if _alone(cell, ahead.values()) or threads() - others or _limits() != limits:
                     say("again")
-                    return
+                    os._exit(0)  # at once: what would be put back, the probe may have broken
     except StoreError as error:
-        own = getattr(error.__cause__, "errno", None) in OWN
-        say("raised" if own else "full", str(error))
+        full = getattr(error.__cause__, "errno", None) in OF_THE_DISK
+        say("full" if full else "raised", str(error))
+
+
+def _foreign(cell: Cell) -> bool:
+    """Whether its probe is not built in."""
+    return cell.probe.distribution != OURS
+
+
+def _alone(cell: Cell, ahead: Collection[Cell]) -> bool:
+    """Whether what comes after a cell needs another process, whatever the cell did: that costs a tenth of a second, or
+    seconds where an accelerator wakes up or weights are loaded. There only training does."""
+    quick = cell.trial.device == "cpu" and not cell.trial.pretrained
+    return _foreign(cell) and (quick or all(each.stage != cell.stage for each in ahead))
 
 
 def _limits() -> list[Any]:

@@ -1,19 +1,22 @@
 """Where processes come from. Light, so that a run can begin to start them before it knows what it will do."""
 
+import atexit
 import multiprocessing
 import os
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerContext, SpawnContext
+from pathlib import Path
 from types import ModuleType
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, RequestError
 from harness.interrupts import interrupts_held
 
-LONGEST = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
+LONGEST_FOLDER = 107 - len("/pymp-xxxxxxxx/listener-xxxxxxxx")
 """Bytes of the temporary folder's path at which the server's socket, a file in it, still has an address."""
 
 SERVER = {
@@ -23,6 +26,9 @@ SERVER = {
     "GLIBC_TUNABLES": ":".join(filter(None, (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.hugetlb=1"))),
 }
 """Environment variables of the server."""
+
+OURS = "sequence-harness"
+"""The distribution with the built-in plugins."""
 
 RUN, SOCKETS = "HARNESS_RUN", "HARNESS_SOCKETS"
 """Those with the run's process id, and with the folder of its socket, which it removes in its end, if it can."""
@@ -37,7 +43,12 @@ def start() -> ForkServerContext | SpawnContext:
 
     Raises:
         HarnessError: the platform gives no process.
+        RequestError: the current folder is gone, and with it the place where a process would be.
     """
+    try:
+        os.getcwd()  # noqa: PTH109 - before each process, and a Path costs more
+    except FileNotFoundError:
+        raise RequestError("the current folder was deleted; change to another one (cd)") from None
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver, resource_tracker
@@ -47,6 +58,7 @@ def start() -> ForkServerContext | SpawnContext:
     try:
         resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
         with interrupts_held(), _room_for_a_socket(), _environment_of_the_server(), without_main():
+            _end_lost_server()
             forkserver.ensure_running()
     except OSError as error:
         raise HarnessError(f"no process can be started: {error}; try --executor local") from error
@@ -88,6 +100,30 @@ def temporary() -> str | None:
     return str(util.get_temp_dir())
 
 
+def resume() -> None:
+    """The server goes on, if a plugin has stopped it."""
+    if (pid := server()) is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def resuming() -> Iterator[None]:
+    """Whoever waits for the server's answer in here does not wait for ever, should a plugin stop it meanwhile."""
+    done = threading.Event()
+
+    def keep_on() -> None:
+        while not done.wait(1.0):
+            resume()
+
+    resume()
+    threading.Thread(target=keep_on, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
 def leave_server() -> None:
     """In a process that was forked from the server: be no client of it, so that it sees the end of the run, and that
     a plugin which uses such a server gets one of its own."""
@@ -111,8 +147,8 @@ def stop() -> None:
 
 @contextmanager
 def without_main() -> Iterator[None]:
-    """Python imports the user's script or notebook again in processes that are started meanwhile, unless it sees none:
-    it holds nothing that they need, and without `if __name__ == "__main__":` it would run again."""
+    """Keep Python from importing the user's script or notebook again in processes that are started meanwhile: they need
+    nothing of it, and without `if __name__ == "__main__":` it would run again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -121,11 +157,35 @@ def without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
+def _folder_of_sockets() -> None:
+    """Python takes it for granted, also when it deletes it in the end."""
+    from multiprocessing import util
+
+    if multiprocessing.parent_process() is None:
+        Path(util.get_temp_dir()).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _end_lost_server() -> None:
+    """One whose socket was deleted, with all that is in the temporary folder, for example, is of no use any more; what
+    was forked from it goes on."""
+    from multiprocessing import forkserver
+
+    address, pid = forkserver._forkserver._forkserver_address, server()  # type: ignore[attr-defined]
+    if pid is None:
+        atexit.register(_folder_of_sockets)
+    if pid is None or not address or Path(address).exists():
+        return
+    _folder_of_sockets()
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
 @contextmanager
 def _room_for_a_socket() -> Iterator[None]:
     """A long `TMPDIR` is left for /tmp, as Python does by itself from 3.14 on."""
     chosen = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > LONGEST:
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_FOLDER:
         tempfile.tempdir = "/tmp"
     try:
         yield

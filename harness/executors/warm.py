@@ -24,16 +24,13 @@ import harness.executors.planning
 import harness.executors.processes
 import harness.runner  # noqa: F401 - what trials need
 from harness.errors import HarnessError
-from harness.executors.start import RUN, SOCKETS
+from harness.executors.start import OURS, RUN, SOCKETS
 from harness.executors.strays import end_descendants, keep_orphans
 from harness.provenance import provenance
 from harness.registry import build_registry
 from harness.sources import source_digest
 from harness.targets import load_definition
 from harness.vocabulary import CROSSED
-
-OURS = "sequence-harness"
-"""The distribution with the built-in plugins."""
 
 LATER = ("multiprocessing.popen_forkserver", "numpy.random", "numpy.ctypeslib", "torch.profiler._cupti_monitor")
 """What each process would import as soon as it starts or asks numpy or torch for something, where there is such."""
