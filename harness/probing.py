@@ -1,15 +1,20 @@
 """One probe looks at one model on one task: whether it can, and what it measures, validated."""
 
+from collections import Counter
+from itertools import islice
 from typing import Any
 
 from harness.blame import blame
 from harness.build import TrialPlugins
 from harness.examples import seeded
-from harness.measurements import ANY, MEASUREMENTS, Measurement
+from harness.measurements import KIND_NAMES, MEASUREMENTS, Measurement
 from harness.needs import unmet
 from harness.plugin import Plugin, draws_as
 from harness.schema import Cell
 from harness.subject import Subject
+
+MOST = 100_000
+"""Measurements of one cell. A probe that gives more of them probably never ends, and a record has to be read again."""
 
 
 def unmet_need(plugins: TrialPlugins, cell: Cell, subject: Subject) -> str:
@@ -37,10 +42,10 @@ def measure(plugins: TrialPlugins, cell: Cell, subject: Subject) -> list[Measure
     measurements = look(plugins.probe(cell.probe), subject)
     for measurement in measurements:
         if not isinstance(measurement, MEASUREMENTS):
-            raise TypeError(f"it gave {measurement!r:.60}; a probe yields {ANY}")
+            raise TypeError(f"it gave {measurement!r:.60}; a probe yields {KIND_NAMES}")
     measurements = [type(each).model_validate(each.model_dump(warnings=False)) for each in measurements]
-    names = [measurement.name for measurement in measurements]
-    if twice := {name for name in names if names.count(name) > 1}:
+    names = Counter(measurement.name for measurement in measurements)
+    if twice := [name for name, number in names.items() if number > 1]:
         raise ValueError(f"it gave {', '.join(sorted(twice))} twice; names of measurements are unique")
     return measurements
 
@@ -52,6 +57,8 @@ def look(probe: Plugin, subject: Subject) -> list[Any]:
         Skip: it cannot answer here.
         Exception: whatever it raises.
     """
-    if isinstance(probe.definition.code, type):
-        return list(probe.construct()(subject))
-    return list(probe.construct(subject=subject))
+    given = probe.construct()(subject) if isinstance(probe.definition.code, type) else probe.construct(subject=subject)
+    found = list(islice(given, MOST + 1))
+    if len(found) > MOST:
+        raise ValueError(f"it gave more than {MOST:,} measurements; sum them up, or put them into a Curve")
+    return found

@@ -1,7 +1,6 @@
 """From a trial to its records: build, measure, train once, measure again, write each record as soon as it is known."""
 
 import hashlib
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from harness import checkpoints
 from harness.batches import Batch
 from harness.blame import accused, blame, failure
 from harness.build import TrialPlugins
 from harness.contracts import Condition, Skip, Task
 from harness.errors import PluginError, StoreError, said
-from harness.files import replaced
+from harness.files import replacing
 from harness.fingerprints import Fingerprint
 from harness.fitting import fit
 from harness.inventory import CannotGoOnError
@@ -38,7 +37,7 @@ from harness.settings import in_force
 from harness.store import RunDirectory
 from harness.subject import Shared, Subject
 from harness.traces import listed, moment
-from harness.training import Outcome, budget_share, make_room, train
+from harness.training import Outcome, budget_share, train
 from harness.vocabulary import Stage, Status
 from harness.work import Work
 
@@ -206,7 +205,7 @@ class _Run:
         path, halfway = store.checkpoint(trial.id), Partial(store.partial(trial.id), trial.id)
         if trained := store.read_trained(trial.id):
             try:
-                self._load(path)
+                checkpoints.load(self.model, path)
             except (safetensors.SafetensorError, RuntimeError, OSError):
                 self._build()  # a damaged file may have been loaded in part; train again
             else:
@@ -220,18 +219,8 @@ class _Run:
             self._build()
             outcome = self._fit(halfway)
         if trial.training.steps != 0:
-            with replaced(path) as temporary:
-                try:
-                    safetensors.torch.save_model(self.model, str(temporary))
-                except safetensors.SafetensorError as error:
-                    code = re.search(r"\(os error (\d+)\)", str(error))
-                    raise (OSError(int(code[1]), str(error)) if code else OSError(str(error))) from error
-                except OSError:
-                    raise
-                except Exception as error:  # it keeps something there that is no tensor, or tensors that overlap
-                    odd = [key for key, each in self.model.state_dict().items() if not isinstance(each, Tensor)]
-                    why = TypeError(f"{listed(odd)} of its state_dict() is no tensor; make one of it") if odd else error
-                    raise accused(trial.model, "being written to its checkpoint", why) from error
+            with replacing(path) as temporary:
+                checkpoints.write(self.model, trial.model, temporary)
                 self._as_kept(temporary)  # which nobody else deletes
             store.write_trained(trial.id, outcome.trained, outcome.learning_curve)
         halfway.remove()
@@ -245,7 +234,7 @@ class _Run:
                 learned = self._few_outputs()
                 del self.model, self.task  # there may be memory for one
                 self._build()
-                self._load(checkpoint)
+                checkpoints.load(self.model, checkpoint)
                 kept = self._few_outputs()
                 allowed = rounding(self.model, kept) * magnitude(kept.nan_to_num())
                 same = partial(torch.allclose, kept, rtol=0.0, atol=allowed, equal_nan=True)
@@ -257,13 +246,6 @@ class _Run:
         except PluginError:
             checkpoint.stat()  # raises where it is gone, as the run directory is: that is not the model's doing
             raise
-
-    def _load(self, checkpoint: Path) -> None:
-        """The model as it was written, in training mode: in the other one some merge or cache weights."""
-        self.model.train()
-        with safetensors.safe_open(checkpoint, framework="pt") as file:
-            make_room(self.model, file.keys(), file.get_tensor)
-        safetensors.torch.load_model(self.model, checkpoint)
 
     def _few_outputs(self) -> Tensor:
         """Of the model as it is; what it draws meanwhile is the same every time."""
@@ -311,7 +293,14 @@ class _Run:
                 outcome = {"status": "failed", "error": failure(error)}
             seconds = time.perf_counter() - started
             del subject
-            before, spoilt = self._spoilt(before, stage)
+            try:
+                before, spoilt = self._spoilt(before, stage)
+            except (StoreError, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # what the probe has left breaks whatever comes after it
+                failed = outcome if outcome["status"] == "failed" else {"status": "failed", "error": failure(error)}
+                yield self._write(cell, seconds=seconds, **failed)
+                raise
             if spoilt and outcome["status"] != "failed":
                 advice = "measure a copy.deepcopy of it, and change copies of the task and of batches"
                 changed = RuntimeError(f"it changed the model ({listed(spoilt)}); {advice}")
