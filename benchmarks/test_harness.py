@@ -62,7 +62,8 @@ def test_planning(benchmark: Any) -> None:
 
 def _records(plan: Any) -> Iterator[Any]:
     """Records as a run of the plan would leave them, with two curves and two scalars each."""
-    from harness.schema import Curve, Measurement, ModelUse, Provenance, Record, Scalar, Timing
+    from harness.measurements import Curve, Measurement, Scalar
+    from harness.schema import ModelUse, Provenance, Record, Timing
 
     x, names = [1.0, 10.0, 20.0, 50.0, 100.0], ("accuracy", "loss")
     measurements: list[Measurement] = [
@@ -182,7 +183,7 @@ def _probed(folder: Path, models: int, tasks: int, seeds: int) -> int:
 
 def _measurements() -> dict[str, list[Any]]:
     """By probe, as much as one measures of a small model: curves of ten places, matrices of eight heads, a pattern."""
-    from harness.schema import Curve, Matrix, Pattern, Scalar
+    from harness.measurements import Curve, Matrix, Pattern, Scalar
 
     heads = [f"layer {layer} head {head}" for layer in (1, 2) for head in (1, 2, 3, 4)]
     x = [float(n) for n in range(1, 11)]

@@ -63,7 +63,7 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """What there is, loaded or not."""
+    """All public names, loaded or not."""
     return sorted([*__all__, "__version__"])
 
 

@@ -167,12 +167,12 @@ def prepare(
     budget: float | None = None,
     fresh: bool = False,
     timed: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> Prepared:
     """What `run` and the command line do before they run something.
 
     The arguments are those of `run`, except that jobs are one for each core (one on cuda) if not said; with `timed` it
-    is said how long all of it takes, and `tell` hears what is being timed.
+    is said how long all of it takes, and `announce` hears what is being timed.
 
     Raises:
         RequestError: something that was asked for is wrong.
@@ -189,7 +189,7 @@ def prepare(
     prepared = Prepared(plan, place, default_out(suite) if out is None else Path(out), fresh=fresh)
     if (hours is None and not timed) or plan.hopeless:
         return prepared
-    known = estimate(plan, prepared.out, place, fresh=fresh, tell=tell)
+    known = estimate(plan, prepared.out, place, fresh=fresh, announce=announce)
     if hours is None:
         return prepared._replace(estimate=known, hours=known.hours)
     cut = within(plan, known, hours)

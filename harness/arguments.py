@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from harness.errors import HarnessError, PluginError, RequestError, did_you_mean, shown
 from harness.registry import Entry, plugin_error
-from harness.suites import parse_value, read_none
+from harness.written import parse_value, read_none
 
 SUPPLIED = {
     "model": {"vocab_size", "interface"},
@@ -78,7 +78,7 @@ def argument_model(entry: Entry, code: Callable[..., Any], supplied: Set[str] = 
         return create_model(f"{name} arguments", __config__=config, **fields)
 
 
-def validate(entry: Entry, model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
+def validate_arguments(entry: Entry, model: type[BaseModel], arguments: dict[str, Any]) -> BaseModel:
     """The arguments of a request, as what the signature says, with its defaults.
 
     Raises:

@@ -24,8 +24,9 @@ from harness.seeds import (
 )
 from harness.selection import MissingError, Reading, UnreadableError, difference, read, select_number
 from harness.statistics import MARGIN
-from harness.suites import Claim, Selection, format_arguments
+from harness.suites import Claim, Selection
 from harness.vocabulary import SEEDS_ALIKE
+from harness.written import format_arguments
 
 Verdict = Literal["holds", "does not hold", "undecided", "invalid claim", "not judged"]
 """`invalid claim`: the claim itself is wrong, since what it names was not measured; more seeds would not help. `not

@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 
-LONGEST = 1800
+LONGEST_MESSAGE = 1800
 """Characters of a message: one screen, whatever a user gave."""
 
 CORE = f"{Path(__file__).parent}{os.sep}"
@@ -65,7 +65,7 @@ class ReturnedError(ValueError):
 def shortened(message: str) -> str:
     """A message on one screen: over-long words lose their middle, and then the whole of it does."""
     message = re.sub(r"\S{500,}", lambda word: f"{word[0][:200]}[...]{word[0][-100:]}", message)
-    return message if len(message) <= LONGEST else f"{message[: LONGEST - 500]} [...] {message[-490:]}"
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 500]} [...] {message[-490:]}"
 
 
 _SHORT = reprlib.Repr()

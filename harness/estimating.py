@@ -24,8 +24,8 @@ from harness.seeds import FEW_SEEDS, identity, name_seeds
 from harness.sharding import BACKWARD, EPOCH
 from harness.sources import content_hash
 from harness.store import RunDirectory
-from harness.suites import format_arguments
 from harness.work import Work
+from harness.written import format_arguments
 
 FEW, MANY = 2, 60
 """Steps of the first short run, and the most of the second."""
@@ -73,7 +73,12 @@ class _Timed(NamedTuple):
 
 
 def estimate(
-    plan: Plan, out: Path, executor: Executor, *, fresh: bool = False, tell: Callable[[str], None] = lambda text: None
+    plan: Plan,
+    out: Path,
+    executor: Executor,
+    *,
+    fresh: bool = False,
+    announce: Callable[[str], None] = lambda text: None,
 ) -> Estimate:
     """Time each model on each task.
 
@@ -82,7 +87,7 @@ def estimate(
         out: the run directory, whose records take no time.
         executor: where trials run.
         fresh: whether everything is measured anew.
-        tell: hears what is being timed.
+        announce: hears what is being timed.
     """
     left = plan.trials if fresh else Execution(plan, RunDirectory(out)).unfinished
     jobs = max(1, int(getattr(executor, "jobs", 1)))
@@ -93,7 +98,7 @@ def estimate(
     unknown = []
     for number, alike in enumerate(kinds.values(), 1):
         trial = alike[0].trial
-        tell(f"timing {trial.model.called} on {trial.task.called} ({number} of {len(kinds)})")
+        announce(f"timing {trial.model.called} on {trial.task.called} ({number} of {len(kinds)})")
         try:
             timed = _time(alike[0], executor, min(jobs, len(alike), ABREAST))
         except _NotTimedError as error:
@@ -180,7 +185,7 @@ def _whole(planned: Planned, short: _Timed, longer: _Timed) -> float:
 
 
 def _slope(less: float, more: float, difference: float) -> float:
-    """What one more costs; the first run also warms up, which must not look like a gain."""
+    """Seconds for one more (step, example); the first run also warms up, which must not look like a gain."""
     return max(0.0, more - less) / difference if difference > 0 else 0.0
 
 

@@ -10,10 +10,10 @@ from tabulate import tabulate
 
 from harness.plugin import resolve
 from harness.registry import default_registry
-from harness.report.numbers import count
 from harness.requests import find_suite
-from harness.suites import Request, format_arguments
+from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
+from harness.written import count, format_arguments
 
 
 def describe_plugin(kind: str, name: str, *, as_json: bool = False) -> str:

@@ -50,10 +50,19 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def digest(path: Path) -> str:
+def sha256(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_stamp(path: Path) -> tuple[int, int] | None:
+    """Equal as long as no other file has taken this one's place; None if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def write_atomic(path: Path, content: bytes) -> None:
@@ -69,7 +78,7 @@ def write_atomic(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """`write_atomic` for what others write: gives a temporary file, which takes the place of `path` at the end.
 
     Raises:

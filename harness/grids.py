@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from harness.schema import Strict, Training
+from harness.measurements import Strict
+from harness.schema import Training
 
 MOST_TRIALS = 10_000
 """Of a run with a grid, unless the user asks for more: a list too long multiplies all others."""
@@ -54,7 +55,7 @@ def cells(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
 
-def size(grid: Mapping[str, Sequence[Any]]) -> int:
+def count_cells(grid: Mapping[str, Sequence[Any]]) -> int:
     """How many cells that are."""
     return math.prod(map(len, grid.values()))
 

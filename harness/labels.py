@@ -20,7 +20,7 @@ from typing import Any
 from harness.matching import label_arguments, without
 from harness.schema import PluginUse
 from harness.seeds import Identity, identity
-from harness.suites import format_arguments
+from harness.written import format_arguments
 
 PATHS = re.compile(r"(path|file|folder|directory)$")
 """How the names of arguments end that are paths."""
@@ -121,7 +121,8 @@ def _name(use: PluginUse) -> str:
 
 
 def _apart(ladders: Mapping[Identity, Ladder], taken: Mapping[Identity, str]) -> dict[Identity, str]:
-    """The lowest rungs on which all are told apart, with numbers behind those whose ladders end alike."""
+    """From each ladder of labels, short to long, the lowest rung on which no two are the same; where ladders end alike,
+    with a number behind it."""
     rungs = {key: 0 for key in ladders if key not in taken}
     while True:
         labels = {key: taken[key] if key in taken else ladders[key][rungs[key]] for key in ladders}
@@ -178,7 +179,7 @@ def _is_path(name: str, value: Any) -> bool:
 
 
 def _ending(path: str, among: Iterable[str]) -> str:
-    """As many of the last parts of a path as no other one ends in."""
+    """The shortest ending of a path, in whole parts, that no other path has."""
     parts = _parts(path)
     others = [_parts(other) for other in among if other != path]
     depth = next((n for n in range(1, len(parts)) if all(o[-n:] != parts[-n:] for o in others)), len(parts))

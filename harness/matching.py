@@ -15,8 +15,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from harness.errors import RequestError
 from harness.schema import PluginUse, Training
-from harness.suites import Request, Selection, format_arguments, parse_request, read_none
+from harness.suites import Request, Selection
 from harness.vocabulary import Stage
+from harness.written import format_arguments, parse_request, read_none
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ def means_model(selection: Selection, model: PluginUse, varied: Collection[str])
 
 
 def without_baselines(found: Iterable[T], model: Callable[[T], PluginUse]) -> list[T]:
-    """What is of no baseline; all of it where there are baselines alone.
+    """The items that belong to no baseline; all of them if there are baselines alone.
 
     Args:
         found: anything that is of models.

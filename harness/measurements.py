@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetPydanticSchema, WithJsonSchema, model_validator
 from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
-LONGEST = 20_000
+LONGEST_TEXT = 20_000
 """Characters of one text in a record; of a longer one the middle is left out."""
 
 TIMES = ("s", "ms", "us", "ns")
@@ -23,22 +23,22 @@ def _mended(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     text = str.encode(text, "utf-8", "backslashreplace").decode()
-    if len(text) <= LONGEST:
+    if len(text) <= LONGEST_TEXT:
         return text
-    half = LONGEST // 2 - 50
+    half = LONGEST_TEXT // 2 - 50
     return f"{text[:half]} [... {len(text) - 2 * half:,} characters left out ...] {text[-half:]}"
 
 
 def _fine_or_mended(_: Any, read: Any) -> CoreSchema:
-    """What the core of pydantic takes as it is costs no call of Python."""
-    fine = core_schema.str_schema(max_length=LONGEST)
+    """Text that pydantic's core accepts as it is costs no call into Python."""
+    fine = core_schema.str_schema(max_length=LONGEST_TEXT)
     mended = core_schema.no_info_before_validator_function(_mended, core_schema.str_schema())
     return core_schema.union_schema([fine, mended], mode="left_to_right", custom_error_type="string_type")
 
 
 Text = Annotated[str, GetPydanticSchema(_fine_or_mended), WithJsonSchema({"type": "string"})]
 """What plugins say, made fit to be written: a lone surrogate (half a character) becomes its code, and a text of more
-than `LONGEST` characters loses its middle."""
+than `LONGEST_TEXT` characters loses its middle."""
 
 Places = Annotated[Sequence[float] | Sequence[str], GetPydanticSchema(lambda _, read: read(list[float] | list[Text]))]
 """A list, once read. A sequence for type checkers, to which a list of whole numbers is no list of floats."""
@@ -66,17 +66,17 @@ class Strict(BaseModel):
 
 
 def _known(errors: Any) -> Any:
-    """None instead of nothing but NaN, which would differ from itself."""
+    """The errors, or None if all of them are NaN: a record with NaN would not equal itself."""
     numbers = errors if isinstance(errors, list) else [errors]
     return errors if any(number is not None and not math.isnan(number) for number in numbers) else None
 
 
-def place(x: float | str) -> str:
+def format_place(x: float | str) -> str:
     """A place on an axis, as people write it."""
     return x if isinstance(x, str) else f"{x:g}"
 
 
-class Entry(NamedTuple):
+class Point(NamedTuple):
     """One number of a measurement, with its place and what else is known of it; the fields are columns of CSV."""
 
     value: float
@@ -97,13 +97,13 @@ class Axis(NamedTuple):
 
 
 class Measured(Strict, ABC):
-    """What every kind of measurement tells of itself, so that nobody else need know which it is."""
+    """What all kinds of measurement have in common, so that callers need not ask which kind one is."""
 
     called: ClassVar[str]
     """The kind in words."""
 
     @abstractmethod
-    def entries(self) -> Iterator[Entry]:
+    def points(self) -> Iterator[Point]:
         """Its numbers; of several axes, the last one runs fastest."""
 
     def axes(self) -> dict[str, Axis]:
@@ -139,8 +139,8 @@ class Scalar(Measured):
     headline: bool = False
     """Whether summary tables show it."""
 
-    def entries(self) -> Iterator[Entry]:
-        yield Entry(self.value, self.standard_error, verdict=self.verdict)
+    def points(self) -> Iterator[Point]:
+        yield Point(self.value, self.standard_error, verdict=self.verdict)
 
 
 class Curve(Measured):
@@ -180,12 +180,12 @@ class Curve(Measured):
                 raise ValueError(f"curve {self.name!r} has {len(self.x)} x and {len(given)} {what}")
         return self
 
-    def entries(self) -> Iterator[Entry]:
+    def points(self) -> Iterator[Point]:
         places: Sequence[float | str] = self.x
         errors: Sequence[float | None] = self.standard_errors or [None] * len(self.x)
         flags: Sequence[bool | None] = self.inside or [None] * len(self.x)
         for x, y, error, inside in zip(places, self.y, errors, flags, strict=True):
-            yield Entry(y, error, x=x, inside=inside)
+            yield Point(y, error, x=x, inside=inside)
 
     def axes(self) -> dict[str, Axis]:
         return {"at": Axis("x", self.x, self.inside)}
@@ -232,10 +232,10 @@ class Matrix(Measured):
             )
         return self
 
-    def entries(self) -> Iterator[Entry]:
+    def points(self) -> Iterator[Point]:
         for row, values in zip(self.rows, self.values, strict=True):
             for column, value in zip(self.columns, values, strict=True):
-                yield Entry(value, row=row, column=column)
+                yield Point(value, row=row, column=column)
 
     def axes(self) -> dict[str, Axis]:
         return {"row": Axis("rows", self.rows), "at": Axis("columns", self.columns)}
@@ -294,9 +294,9 @@ class Pattern(Measured):
             about="where the query of one example looks",
         )
 
-    def entries(self) -> Iterator[Entry]:
+    def points(self) -> Iterator[Point]:
         """Those at the query."""
-        return self.at_query().entries()
+        return self.at_query().points()
 
     def axes(self) -> dict[str, Axis]:
         return self.at_query().axes()
@@ -308,5 +308,5 @@ class Pattern(Measured):
 Measurement = Annotated[Scalar | Curve | Matrix | Pattern, Field(discriminator="kind")]
 """Every kind; what is here can be yielded by probes, and read from records."""
 MEASUREMENTS: tuple[type[Measured], ...] = get_args(get_args(Measurement)[0])
-ANY = "{} or {}".format(", ".join(kind.__name__ for kind in MEASUREMENTS[:-1]), MEASUREMENTS[-1].__name__)
+KIND_NAMES = "{} or {}".format(", ".join(kind.__name__ for kind in MEASUREMENTS[:-1]), MEASUREMENTS[-1].__name__)
 """The names of all kinds, as a sentence says them."""

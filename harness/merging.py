@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from harness.errors import RequestError
-from harness.files import opened, read_file, replaced, write_atomic
+from harness.files import opened, read_file, replacing, write_atomic
 from harness.packed import DamagedError
 from harness.schema import Record
 from harness.sharding import remember, remembered
@@ -170,9 +170,9 @@ def _chosen(runs: Sequence[Path], store: RunDirectory, prefer: Path | None, merg
             merged.conflicts.append(_conflict(outcomes))
 
 
-def _candidates(run: Path, tell: Callable[[str], None]) -> Iterator[_Candidate]:
+def _candidates(run: Path, warn: Callable[[str], None]) -> Iterator[_Candidate]:
     """The records of a run by id, and of cells without one the outcomes that an earlier merge could not choose from."""
-    measured = (_Candidate(record.id, run, record, False) for record in RunDirectory(run).read_records(tell))
+    measured = (_Candidate(record.id, run, record, False) for record in RunDirectory(run).read_records(warn))
     paths = sorted((run / CONFLICTS).glob("*.json"), key=lambda path: (len(path.name), path.name))
     outcomes = [_Candidate(record.id, run, record, True) for record in map(_read, paths) if record]
     for _, group in groupby(in_order(measured, sorted(outcomes, key=_by_id), key=_by_id), key=_by_id):
@@ -235,14 +235,14 @@ def _difference(one: Record, other: Record) -> str:
     if one.status != other.status:
         return f"{one.status}, and {other.status}"
     for a, b in zip(one.measurements, other.measurements, strict=False):
-        for x, y in zip(a.entries(), b.entries(), strict=False):
+        for x, y in zip(a.points(), b.points(), strict=False):
             if repr(x.value) != repr(y.value):
                 return f"{a.name}: {x.value!r}, and {y.value!r}"
     return "they agree in their numbers, but not in how they were trained or on which data they were measured"
 
 
 def _copy_trials(
-    source: RunDirectory, store: RunDirectory, checkpoints: bool, disputed: set[str], tell: Callable[[str], None]
+    source: RunDirectory, store: RunDirectory, checkpoints: bool, disputed: set[str], warn: Callable[[str], None]
 ) -> None:
     """Copy learning curves, each with the checkpoint of the same run; those of conflicts are left out, so that what is
     measured later is measured on a model of its own; and so is what cannot be read."""
@@ -262,11 +262,11 @@ def _copy_trials(
             damaged.append(f"{str(old)!r}: {error.strerror or error}")
             continue
         for old, new in found:
-            with replaced(new) as temporary:
+            with replacing(new) as temporary:
                 shutil.copyfile(old, temporary)
     if damaged:
         more = f", and {len(damaged) - 1} more" if len(damaged) > 1 else ""
-        tell(f"a trained model cannot be read and is left out: {damaged[0]}{more}.")
+        warn(f"a trained model cannot be read and is left out: {damaged[0]}{more}.")
 
 
 def _same(run: Path, other: Path) -> bool:

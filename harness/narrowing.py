@@ -7,8 +7,9 @@ from functools import lru_cache
 from pydantic_core import from_json
 
 from harness.errors import RequestError, did_you_mean
-from harness.suites import Suite, parse_request
+from harness.suites import Suite
 from harness.vocabulary import CROSSED
+from harness.written import parse_request
 
 MOST_LABELS = 50
 """Of more, a message names the plugins only, without their arguments."""
@@ -60,7 +61,7 @@ class Narrowing:
         return bool(self.labels(kind, [use["label"]])) or alias in self.words[kind]
 
     def check(self) -> None:
-        """Once all labels were seen.
+        """Refuse words that match nothing, once all labels were seen.
 
         Raises:
             RequestError: the run has nothing of that name; with those it has.

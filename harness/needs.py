@@ -29,7 +29,7 @@ def unfair(subject: Subject) -> str:
 
 
 def _asks_what_is_seen(batch: Batch, interface: Interface, sees: str) -> bool:
-    """Whether most targets where the next token is seen, too, are that token."""
+    """Whether most targets are simply the next token, where the model sees that one, too."""
     if batch.tokens.is_floating_point() or batch.targets.is_floating_point():
         return False
     targets = batch.targets[:, :-1]

@@ -125,8 +125,8 @@ class OffersFit(Protocol):
 
 @runtime_checkable
 class OffersPerfection(Protocol):
-    """A task in which several answers count as right, so that certainty of the target is not the best there is. Only
-    the conformance checks ask for it."""
+    """A task in which several answers count as right, so that outputs certain of the target do not get the best score.
+    Only the conformance checks ask for it."""
 
     def perfect(self, batch: Batch) -> Float[Tensor, "batch time out"]:
         """Outputs that deserve the best score."""

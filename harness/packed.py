@@ -1,6 +1,6 @@
 """Many records in one file: `RUN/records.sqlite`, as `harness merge --pack` writes it.
 
-A file system takes 4 kB and an inode for each record that is a file, and all of them are opened to find those of one
+A file system takes 4 KiB and an inode for each record that is a file, and all of them are opened to find those of one
 model. Here a record is a row, `id` and `content` (its JSON), and what reports are about is indexed. The file is never
 changed: whatever is added or deleted makes a new one, which takes its place in one step. So readers need no locks,
 which network file systems may not have, and a crash leaves the old file or the new one.

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 
 from harness.errors import StoreError
-from harness.files import replaced
+from harness.files import replacing
 
 EVERY = 60.0
 """Seconds of training before it is kept for the first time, and between two times."""
@@ -73,9 +73,10 @@ class Partial:
         return self.clock() >= self.next
 
     def save(self, state: State) -> None:
-        """Write the file anew. Where that fails (a full disk), training goes on: its end tells whoever must know."""
+        """Write the file anew. Where that fails (a full disk), training goes on: a disk that stays full shows when the
+        checkpoint is written."""
         began = self.clock()
-        with suppress(StoreError), replaced(self.path) as temporary:
+        with suppress(StoreError), replacing(self.path) as temporary:
             try:
                 torch.save({"origin": self.origin, "state": state}, temporary)
             except RuntimeError as error:  # torch's own for a file that cannot be written

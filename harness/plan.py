@@ -17,9 +17,10 @@ from harness.registry import Registry
 from harness.resolving import AnyPlugin, Resolver
 from harness.schema import AMOUNT, Cell, Failure, PluginUse, Training, Trial
 from harness.sources import canonical, code_digest, content_hash, read_anew
-from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, format_arguments, listed
+from harness.suites import Claim, Experiment, Request, Selection, Suite, Ways, as_list
 from harness.training_settings import merge_training
 from harness.vocabulary import CROSSED, STAGES, Stage
+from harness.written import format_arguments
 
 MOST_CELLS = 1_000_000
 """Of one plan: planning so many takes minutes."""
@@ -76,7 +77,7 @@ def make_plan(
     training: Ways | None = None,
     stages: Sequence[str] = STAGES,
     deadly: Mapping[tuple[str, str], str] = MappingProxyType({}),
-    tell: Callable[..., None] = lambda *asked: None,
+    announce: Callable[..., None] = lambda *asked: None,
 ) -> Plan:
     """Cross a suite into trials and cells.
 
@@ -88,7 +89,7 @@ def make_plan(
             is crossed with everything else.
         stages: only these; claims may speak of the others.
         deadly: kind and name of plugins that must not be imported, and why: they are broken.
-        tell: hears kind and name of each plugin that is about to be imported or asked, and nothing once it was.
+        announce: hears kind and name of each plugin that is about to be imported or asked, and nothing once it was.
 
     Raises:
         RequestError: a name, an argument or a training setting is wrong; or a claim speaks of something not crossed.
@@ -98,7 +99,7 @@ def make_plan(
     suite = with_baselines(suite, registry)
     _check_size(suite, training or {})
     read_anew()
-    resolver = Resolver(registry, suite, training or {}, deadly, tell)
+    resolver = Resolver(registry, suite, training or {}, deadly, announce)
     trials: dict[str, Planned] = {}
     crossed: list[_Crossed] = []
     for experiment in suite.experiments:
@@ -160,10 +161,10 @@ def _check_size(suite: Suite, training: Ways) -> None:
         RequestError: with the number of cells.
     """
     crossed = (
-        len(each.models) * len(each.tasks) * len(each.probes) * len(listed(each.training)) * suite.seeds_of(each)
+        len(each.models) * len(each.tasks) * len(each.probes) * len(as_list(each.training)) * suite.seeds_of(each)
         for each in suite.experiments
     )
-    cells = sum(crossed) * len(listed(training))
+    cells = sum(crossed) * len(as_list(training))
     if cells > MOST_CELLS:
         most = max(map(suite.seeds_of, suite.experiments))
         raise RequestError(
@@ -178,7 +179,7 @@ def _ways(
     """Every model of an experiment, varied by the grid, on every task, trained in every way."""
     models = [resolver("model", each) for request in experiment.models for each in resolver.varied[str(request)]]
     tasks = [resolver("task", each) for each in experiment.tasks]
-    ways = (listed(experiment.training), cells(training_part(suite.grid)), listed(training))
+    ways = (as_list(experiment.training), cells(training_part(suite.grid)), as_list(training))
     for model, task, own, cell, asked in product(models, tasks, *ways):
         _check_tokenizer(model, task)
         settings = _training(model, task, suite.training, own, cell, asked)
@@ -275,9 +276,10 @@ def deciding_files() -> list[Path]:
     """The harness's own files that decide what is measured, in a fixed order."""
     here = Path(__file__).parent
     names = (
-        *("batches", "build", "capabilities", "contracts", "examples", "fingerprints", "fitting", "generation"),
-        *("gradients", "inventory", "isolation", "laws", "needs", "offers", "partial", "plugin", "probing", "runner"),
-        *("stacks", "statistics", "subject", "timing", "traces", "training", "training_settings", "truncation"),
+        *("batches", "build", "capabilities", "checkpoints", "contracts", "examples", "fingerprints", "fitting"),
+        *("generation", "gradients", "inventory", "isolation", "laws", "needs", "offers", "partial", "plugin"),
+        *("probing", "runner", "stacks", "statistics", "subject", "timing", "traces", "training", "training_settings"),
+        "truncation",
     )
     folders = ("attention", "ledger", "recurrence", "settings")
     in_folders = (path for folder in folders for path in here.glob(f"{folder}/*.py"))

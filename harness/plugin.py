@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from harness.arguments import SUPPLIED, validate
+from harness.arguments import SUPPLIED, validate_arguments
 from harness.capabilities import Capabilities
 from harness.errors import PluginError, RequestError, describe
 from harness.given import object_digest
@@ -17,8 +17,9 @@ from harness.kinds import WORDS, kind_of
 from harness.registry import Entry, Registry, plugin_error
 from harness.schema import Failure, PluginUse
 from harness.sources import canonical, content_hash, file_digest, source_digest
-from harness.suites import Request, format_arguments
+from harness.suites import Request
 from harness.targets import Definition, Given, find_entry, is_given, load_definition
+from harness.written import format_arguments
 
 PLAIN_DATA = "Arguments must be plain data: numbers, text, lists."
 _PLAIN = TypeAdapter(dict[str, Any])
@@ -181,7 +182,7 @@ def _validate(definition: Definition, arguments: dict[str, Any]) -> BaseModel:
     """Each argument for itself, and then all of them together."""
     entry = definition.entry
     try:
-        values = validate(entry, definition.arguments, arguments)
+        values = validate_arguments(entry, definition.arguments, arguments)
     except RequestError as error:
         if "width" in arguments or not _built_by_width(definition):
             raise
@@ -206,14 +207,14 @@ def _keywords(values: BaseModel) -> dict[str, Any]:
 
 
 def _defaults(definition: Definition) -> dict[str, Any]:
-    """As plain data."""
+    """The default values of the arguments, as plain data."""
     defaults = {name: field.default for name, field in definition.arguments.model_fields.items()}
     plain: dict[str, Any] = _PLAIN.dump_python(defaults, mode="json", fallback=repr)
     return plain
 
 
 def _digest(definition: Definition, arguments: dict[str, Any]) -> str:
-    """Of the plugin's source, and of the content of the files that its arguments name."""
+    """Digest of the plugin's source, and of the content of the files that its arguments name."""
     entry = definition.entry
     digest = object_digest(entry.code) if isinstance(entry, Given) else source_digest(definition.module)
     content = [file_digest(path) for path in definition.says.files(**arguments)]

@@ -106,9 +106,9 @@ class Registry:
             ],
         }
 
-    def notify(self, hook: str, tell: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
+    def notify(self, hook: str, warn: Callable[[str], object] | None = None, /, **what: Any) -> list[Any]:
         """Call a hook of every plugin that has it, and give what they returned or yielded. If one raises, or leaves
-        something changed, `tell` gets the message (without `tell` it is a warning), and the others go on."""
+        something changed, `warn` gets the message (without `warn` it is a warning), and the others go on."""
         answers: list[Any] = []
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             try:
@@ -119,7 +119,7 @@ class Registry:
                 raise
             except BaseException as error:
                 message = f"{implementation.plugin_name}: {hook} raised {describe(error)}"
-                tell(message) if tell else warnings.warn(visible(message), stacklevel=2)
+                warn(message) if warn else warnings.warn(visible(message), stacklevel=2)
         return answers
 
     def find(self, kind: str, name: str) -> Entry:

@@ -15,9 +15,10 @@ from harness.folders import is_file
 from harness.registry import default_registry
 from harness.sources import content_hash
 from harness.suite_files import explain, load_suite
-from harness.suites import Request, Suite, Ways, listed, parse_value, split_commas
+from harness.suites import Request, Suite, Ways, as_list
 from harness.targets import give
 from harness.vocabulary import CROSSED
+from harness.written import parse_value, split_commas
 
 One = str | Request | dict[str, Any] | Callable[..., Any]
 """A plugin as text, as a table (a dictionary with a `name`), or itself: a class or function, or a `functools.partial`
@@ -102,7 +103,7 @@ def check_varied(suite: Suite, training: Ways | None, *, success: float | None, 
     example = "for example --grid lr=1e-4,1e-3,1e-2"
     if max_trials is not None:
         raise RequestError(f"max_trials = {max_trials} is a limit for a grid, and there is none; give one, {example}")
-    ways = len(listed(training or {})) * max(len(listed(each.training)) for each in suite.experiments)
+    ways = len(as_list(training or {})) * max(len(as_list(each.training)) for each in suite.experiments)
     if success is not None and ways == 1:
         raise RequestError(
             f"success = {success:g} judges what a grid tries, and nothing is varied here; give a grid, {example}"

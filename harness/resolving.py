@@ -28,11 +28,11 @@ class Resolver:
         suite: Suite,
         training: Ways,
         deadly: Mapping[tuple[str, str], str],
-        tell: Callable[..., None],
+        announce: Callable[..., None],
     ) -> None:
         self.registry = registry
         self.deadly = deadly
-        self.tell = tell
+        self.announce = announce
         self.known: dict[tuple[str, str], AnyPlugin] = {}
         self.aliases: dict[tuple[str, str], Request] = {}
         """By kind and alias."""
@@ -57,7 +57,7 @@ class Resolver:
         return self.varied[str(request)] if kind == "model" else [request]
 
     def _learn(self, kind: str, request: Request, first: Request) -> None:
-        """That a request is called by its alias, as the first one of that alias is."""
+        """Note that a request goes by its alias, as the first request of that alias does."""
         resolved, other = self(kind, request), self(kind, first)
         if other.key != resolved.key:
             both = f"{other.use.label} and {resolved.use.label}"
@@ -96,11 +96,11 @@ class Resolver:
     @contextmanager
     def asking(self, kind: str, name: str) -> Iterator[None]:
         """While a plugin's code runs."""
-        self.tell(kind, name)
+        self.announce(kind, name)
         try:
             yield
         finally:
-            self.tell()
+            self.announce()
 
     def _resolve(self, kind: str, request: Request) -> AnyPlugin:
         entry = find_entry(self.registry, kind, request.name)

@@ -269,12 +269,12 @@ def load(run: str | Path) -> Results:
     return results
 
 
-def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Results:
-    """`load`, where `tell` hears, a sentence each, of what cannot be read: records, or the suite with its claims.
+def read(out: Path, warn: Callable[[str], None], words: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Results:
+    """`load`, where `warn` hears, a sentence each, of what cannot be read: records, or the suite with its claims.
 
     Args:
         out: the run directory.
-        tell: see above.
+        warn: see above.
         words: of `model`, `task` and `probe`, only those (see `Results.filter`), of which alone records are read as far
             as the directory allows, and the claims about them.
 
@@ -290,11 +290,11 @@ def read(out: Path, tell: Callable[[str], None], words: Mapping[str, Sequence[st
     narrowing = Narrowing(words, suite) if any(words.values()) else None
     records, unseen = _read(store, narrowing)
     for message in unseen:
-        tell(message)
+        warn(message)
     if unreadable:
-        tell(unreadable)
+        warn(unreadable)
     if aside := store.suites_set_aside():
-        tell(
+        warn(
             f"A damaged suite was set aside as {str(aside[0])!r}: claims in it are not judged. Put it right and give "
             "it its name back, or delete it."
         )

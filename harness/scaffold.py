@@ -16,7 +16,7 @@ from harness.registry import Registry
 from harness.specs import CONTRACT_VERSION
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
-LONGEST = 60
+LONGEST_NAME = 60
 """Characters of a name: it becomes part of file names."""
 
 TEMPLATE = ".txt"
@@ -70,10 +70,10 @@ def check_name(name: str) -> str:
     Raises:
         RequestError: it is no name of a distribution and of a module.
     """
-    if not NAME.fullmatch(name) or len(name) > LONGEST:
+    if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         raise RequestError(
             f"the name {name!r:.80} cannot be used: lower-case letters and digits, with - or _ between them, "
-            f"{LONGEST} at most; for example acme-gru"
+            f"{LONGEST_NAME} at most; for example acme-gru"
         )
     package = re.sub(r"[-_]+", "_", name)
     if not package.isidentifier() or keyword.iskeyword(package):

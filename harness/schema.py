@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from harness.errors import did_you_mean, shown
-from harness.measurements import Curve as Curve
-from harness.measurements import Matrix as Matrix
-from harness.measurements import Measurement as Measurement
-from harness.measurements import Pattern as Pattern
-from harness.measurements import Scalar as Scalar
-from harness.measurements import Strict as Strict
-from harness.measurements import Text
+from harness.measurements import Measurement, Strict, Text
 from harness.vocabulary import Stage, Status
 
 SCHEMA_VERSION = 2

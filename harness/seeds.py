@@ -161,8 +161,8 @@ def of_newest_code(records: Iterable[Record]) -> tuple[list[Record], list[Record
 
 
 def measured_once(records: Sequence[Record]) -> bool:
-    """Whether `records` are of a model that was measured as it came, on one set of examples, so that more seeds would
-    add nothing. What is left to chance is which examples these are, and standard errors tell how much that is."""
+    """Whether `records` are of a pretrained model measured on one set of examples, so that more seeds would add
+    nothing. What is left to chance is which examples these are, and standard errors tell how much that is."""
     return all(record.pretrained for record in records) and len({record.data or record.id for record in records}) == 1
 
 

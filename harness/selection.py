@@ -6,7 +6,7 @@ from textwrap import shorten
 from typing import Any, NamedTuple
 
 from harness.errors import did_you_mean
-from harness.measurements import Axis, Entry, Measurement, place
+from harness.measurements import Axis, Measurement, Point, format_place
 from harness.schema import Record
 from harness.suites import Selection
 
@@ -88,7 +88,7 @@ def _readings(selection: Selection, measurement: Measurement) -> list[Reading]:
             raise UnreadableError(f"{measurement.name} is {measurement.called}; `{field}` has no meaning here")
     places = [_indices(getattr(selection, field), axis, measurement.name) for field, axis in axes.items()]
     everywhere = product(*(range(len(axis.places)) for axis in axes.values()))
-    known = dict(zip(everywhere, map(_reading, measurement.entries()), strict=True))
+    known = dict(zip(everywhere, map(_reading, measurement.points()), strict=True))
     found = [known[index] for index in product(*places)]
     if selection.relative_to is None:
         return found
@@ -98,7 +98,7 @@ def _readings(selection: Selection, measurement: Measurement) -> list[Reading]:
     return [whole if each is divisor else _ratio(each, divisor) for each in found]
 
 
-def _reading(entry: Entry) -> Reading:
+def _reading(entry: Point) -> Reading:
     return Reading(entry.value, math.nan if entry.standard_error is None else entry.standard_error)
 
 
@@ -121,18 +121,18 @@ def _indices(at: float | str | list[float] | list[str] | None, axis: Axis, name:
     for asked in wanted:
         index = next((i for i, known in enumerate(places) if _same_place(asked, known)), None)
         if index is None:
-            known = [*map(place, places)]
+            known = [*map(format_place, places)]
             words = [*known, *(("inside", "beyond") if inside is not None else ())]
             guess = did_you_mean(asked, words) if isinstance(asked, str) else ""
             listed = shorten(", ".join(known), 200, placeholder=" ...")
-            raise UnreadableError(f"{place(asked)} is not among the {called} of {name}: {listed}.{guess}")
+            raise UnreadableError(f"{format_place(asked)} is not among the {called} of {name}: {listed}.{guess}")
         found.append(index)
     return found
 
 
 def _same_place(asked: float | str, known: float | str) -> bool:
     if isinstance(asked, str) or isinstance(known, str):
-        return place(asked) == place(known)
+        return format_place(asked) == format_place(known)
     return math.isclose(asked, known)
 
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from harness.errors import RequestError
+from harness.files import sha256
 from harness.folders import Folder, Texts, folder_of, forget_edited, imported_by
 
 
@@ -88,7 +89,7 @@ def source_texts(module: ModuleType) -> dict[str, bytes]:
 
 
 def source_files(module: ModuleType) -> list[Path]:
-    """Where they are, in the order of these names, which no process and no machine changes."""
+    """The paths of these files, sorted by those names: in the same order in every process and on every machine."""
     return [path for _, (path, _) in sorted(_found(module).items())]
 
 
@@ -244,8 +245,7 @@ def file_digest(path: Path) -> str:
 
 @cache
 def _file_digest(path: Path, modified: int, size: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return sha256(path)[:16]
 
 
 def canonical(value: Any) -> str:

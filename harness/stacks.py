@@ -289,6 +289,6 @@ def _derivatives(total: Tensor, by: Sequence[Tensor], scaled: Sequence[float]) -
     return found
 
 
-def size(tensors: Sequence[Tensor]) -> float:
+def norm(tensors: Sequence[Tensor]) -> float:
     """The Euclidean length of several tensors as one vector."""
     return math.hypot(*(torch.linalg.vector_norm(each).item() for each in tensors))

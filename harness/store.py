@@ -16,7 +16,16 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from harness.errors import HarnessError, RequestError
-from harness.files import digest, read_file, remove_abandoned, remove_temporary, replaced, set_aside, write_atomic
+from harness.files import (
+    file_stamp,
+    read_file,
+    remove_abandoned,
+    remove_temporary,
+    replacing,
+    set_aside,
+    sha256,
+    write_atomic,
+)
 from harness.narrowing import Narrowing
 from harness.packed import DamagedError, Packed
 from harness.schema import SCHEMA_VERSION, Record, Trained
@@ -159,17 +168,17 @@ class RunDirectory:
         return {*packed, *(name.removesuffix(".json") for name in self._record_names())}
 
     def read_records(
-        self, tell: Callable[[str], None] = _refuse, narrowing: Narrowing | None = None
+        self, warn: Callable[[str], None] = _refuse, narrowing: Narrowing | None = None
     ) -> Iterator[Record]:
         """Every record that can be read, by id.
 
         Args:
             narrowing: leaves out most of what is not wanted; of what is packed, the index finds the rest.
-            tell: called after the last record if some cannot be read: how many, which one first, what to do; once for
+            warn: called after the last record if some cannot be read: how many, which one first, what to do; once for
                 those of a later version, and once for others.
 
         Raises:
-            RequestError: there is no run here; or, unless `tell` is given, some records cannot be read.
+            RequestError: there is no run here; or, unless `warn` is given, some records cannot be read.
         """
         if not self.exists:
             raise RequestError(f"there is no run in {str(self.path)!r}: it has no folder 'records'")
@@ -197,7 +206,7 @@ class RunDirectory:
         total = read + len(newer) + len(unreadable)
         if newer:
             place, first = next(iter(newer.values()))
-            tell(
+            warn(
                 _newer(f"{len(newer)} of {total} records are left out, since they were", first)
                 + f" to read them, the first one {place!r}."
             )
@@ -208,7 +217,7 @@ class RunDirectory:
                 "the files."
             )
         if damaged:
-            tell(" ".join(damaged))
+            warn(" ".join(damaged))
 
     def _loose(self) -> Iterator[tuple[str, str, Path | bytes]]:
         found = sorted(self._record_names(), key=lambda name: name.removesuffix(".json"))
@@ -238,12 +247,12 @@ class RunDirectory:
         Raises:
             StoreError: it cannot be written; nothing has changed.
         """
-        loose = {path: _stamp(path) for path in (self.records / name for name in self._record_names())}
-        with replaced(self.packed.path) as temporary:
+        loose = {path: file_stamp(path) for path in (self.records / name for name in self._record_names())}
+        with replacing(self.packed.path) as temporary:
             self.packed.add(records, temporary)
         packed = set(self.packed.ids())
         for path, stamp in loose.items():
-            if path.stem in packed and _stamp(path) == stamp:  # or a run has written it meanwhile
+            if path.stem in packed and file_stamp(path) == stamp:  # or a run has written it meanwhile
                 path.unlink(missing_ok=True)
 
     def begin(self) -> datetime:
@@ -261,7 +270,7 @@ class RunDirectory:
         """
         try:
             if not set(ids).isdisjoint(self.packed.ids()):
-                with replaced(self.packed.path) as temporary:
+                with replacing(self.packed.path) as temporary:
                     self.packed.remove(ids, temporary)
         except DamagedError as error:
             raise RequestError(f"nothing can be deleted from {error}; run into another directory (--out)") from error
@@ -290,7 +299,7 @@ class RunDirectory:
         """Mark a trial as trained, with its learning curve; written after the checkpoint, whose digest it keeps."""
         written = ""
         with suppress(OSError):  # deleted meanwhile: then it matches nothing
-            written = digest(self.checkpoint(trial_id))
+            written = sha256(self.checkpoint(trial_id))
         content = {
             "trial": trial_id,
             "checkpoint": written,
@@ -307,7 +316,7 @@ class RunDirectory:
             content = from_json(read_file(self.trials / f"{trial_id}.json"))
             if content.get("trial", trial_id) != trial_id or not checkpoint.is_file():
                 return None
-            if "checkpoint" in content and content["checkpoint"] != digest(checkpoint):
+            if "checkpoint" in content and content["checkpoint"] != sha256(checkpoint):
                 return None
             return Trained.model_validate(content["trained"])
         except (OSError, ValueError, KeyError, AttributeError):
@@ -320,15 +329,6 @@ class RunDirectory:
             return [{str(key): float(value) for key, value in each.items()} for each in curve]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
-
-
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What tells a file from every one that takes its place."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
 
 
 def _checked(content: bytes, cell_id: str) -> Record:

@@ -11,16 +11,16 @@ from harness.grids import MOST_TRIALS, Default, Grid, clashing
 from harness.measurements import Strict
 from harness.schema import Count, Finite, Number, Training, unknown_setting
 from harness.vocabulary import Stage
-from harness.written import ALIAS, deeper
-from harness.written import DEEPEST as DEEPEST
-from harness.written import format_arguments as format_arguments
-from harness.written import parse_arguments as parse_arguments
-from harness.written import parse_request as parse_request
-from harness.written import parse_value as parse_value
-from harness.written import read_none as read_none
-from harness.written import split_commas as split_commas
+from harness.written import (
+    ALIAS,
+    DEEPEST,
+    deeper,
+    format_arguments,
+    parse_request,
+    read_none,
+)
 
-Comparison = Literal[">", ">=", "<", "<="]
+Operator = Literal[">", ">=", "<", "<="]
 
 WHOM = ("every", "median", "best", "worst", "some")
 """The words for the seeds that a claim may speak of."""
@@ -161,7 +161,7 @@ class Claim(Selection):
     """The claim in words, for the report."""
     source: str = ""
     """Where it was made."""
-    comparison: Comparison | None = None
+    comparison: Operator | None = None
     """How the number must stand to the value; or use `within`."""
     within: Annotated[float | str | None, BeforeValidator(_tolerance)] = None
     """How far the number may at most be from the value: 0.01, or `"5 %"` of the value; 0 for exactly equal."""
@@ -226,7 +226,7 @@ Ways = dict[str, Any] | Annotated[list[dict[str, Any]], Field(min_length=1)]
 """Training settings, or a list of them: as many ways of training."""
 
 
-def listed(training: Ways) -> list[dict[str, Any]]:
+def as_list(training: Ways) -> list[dict[str, Any]]:
     """The ways of training, also if there is one."""
     return [training] if isinstance(training, dict) else list(training)
 
@@ -310,7 +310,7 @@ class Suite(Strict):
 
     @model_validator(mode="after")
     def _grid_alone(self) -> "Suite":
-        own = [way for each in self.experiments for way in listed(each.training)]
+        own = [way for each in self.experiments for way in as_list(each.training)]
         if name := clashing(self.grid, [self.training, *own]):
             raise ValueError(f"`grid` and `training` both set {name}; keep one")
         return self

@@ -17,7 +17,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
-from harness.schema import Strict, Trial
+from harness.measurements import Strict
+from harness.schema import Trial
 from harness.targets import is_given
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ def shortest(run: Callable[[], None], budget: float, repeats: int = 9, enough: f
     up) is left out if there are more. What else the machine does lengthens most runs, and rarely all of them."""
     times: list[float] = []
     started = time.perf_counter()
-    while (gone := time.perf_counter() - started) < budget and (len(times) < repeats or gone < enough):
+    # once in any case: the machine may stop this process for longer than the budget
+    while not times or ((gone := time.perf_counter() - started) < budget and (len(times) < repeats or gone < enough)):
         before = time.perf_counter()
         run()
         times.append(time.perf_counter() - before)

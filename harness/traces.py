@@ -30,6 +30,7 @@ MODULES = (
 OWN = (
     "batches",
     "build",
+    "checkpoints",
     "contracts",
     "examples",
     "fingerprints",

@@ -4,7 +4,7 @@ import copy
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from itertools import islice
 from statistics import median
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from harness.batches import Batch
+from harness.checkpoints import make_room
 from harness.contracts import Task
 from harness.errors import DivergedError, PluginError
 from harness.examples import seeded
@@ -161,26 +162,6 @@ def train(
         model.load_state_dict(course.best_state)
     course.seconds = time.perf_counter() - started
     return Outcome(_summary(course, stopped, training.clip), course.curve)
-
-
-def make_room(model: nn.Module, names: Iterable[str], value: Callable[[str], Tensor]) -> None:
-    """For buffers that are to be loaded, where the model has none yet or some of another shape: it makes them in use,
-    or makes them larger, as it does with a table of positions for the longest sequence until now.
-
-    Args:
-        model: as it is.
-        names: of all that will be loaded.
-        value: gives what will be loaded by a name; asked for buffers only.
-    """
-    device = next((each.device for each in (*model.parameters(), *model.buffers())), None)
-    modules = dict(model.named_modules(remove_duplicate=False))
-    for called in names:
-        path, _, name = called.rpartition(".")
-        buffers = modules[path]._buffers if path in modules else {}
-        if name in buffers:
-            now, wanted = buffers[name], value(called)
-            if now is None or now.shape != wanted.shape:
-                buffers[name] = torch.empty_like(wanted, device=device)
 
 
 def _step(

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from harness.errors import RequestError
 from harness.schema import Training, unknown_setting
 from harness.suite_files import explain
-from harness.suites import read_none
+from harness.written import read_none
 
 
 def merge_training(*layers: Mapping[str, Any]) -> Training:

@@ -95,17 +95,17 @@ def may_have_files(use: PluginUse) -> bool:
     return use.file is not None or any(Path(path).exists() for path in _paths(use.arguments))
 
 
-def pack(plugins: Iterable[Use], tell: Callable[[int], None] = lambda place: None) -> Baggage:
+def pack(plugins: Iterable[Use], announce: Callable[[int], None] = lambda place: None) -> Baggage:
     """What these plugins need. Loads them, so that it is better done in a process of its own.
 
     Args:
         plugins: which.
-        tell: hears, before it is loaded, which one is packed.
+        announce: hears, before it is loaded, which one is packed.
     """
     baggage = Baggage()
     sizes: dict[Path, int] = {}
     for place, (kind, use) in enumerate(plugins):
-        tell(place)
+        announce(place)
         try:
             plugin = planned(default_registry(), kind, use)
             named = [path.absolute() for path in plugin.says.files(**plugin.arguments)]

@@ -5,9 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from harness.errors import RequestError, did_you_mean, shown
-from harness.grids import argument_part, cells, clashing, size, training_part
+from harness.grids import argument_part, cells, clashing, count_cells, training_part
 from harness.schema import Training
-from harness.suites import Request, Suite, Ways, format_arguments, listed
+from harness.suites import Request, Suite, Ways, as_list
+from harness.written import format_arguments
 
 Takes = Callable[[Request], Collection[str] | None]
 """The arguments that the model of a request has; None where it does not load."""
@@ -32,7 +33,7 @@ def vary(
     requests = {str(request): meant("model", request) for request in suite.requests("model")}
     if not suite.grid:
         return {text: [request] for text, request in requests.items()}
-    if name := clashing(suite.grid, listed(training)):
+    if name := clashing(suite.grid, as_list(training)):
         raise RequestError(f"{name!r} is in the grid and in the training settings (--training); keep one")
     asked = argument_part(suite.grid)
     taken = {text: takes(request) for text, request in requests.items()}
@@ -42,7 +43,7 @@ def vary(
     for text, request in requests.items():
         if name := clashing(own[text], [request.arguments]):
             raise RequestError(f"{name!r} is in the grid and an argument of {text!r}; keep one")
-    _check_size(suite, training, {text: size(grid) for text, grid in own.items()})
+    _check_size(suite, training, {text: count_cells(grid) for text, grid in own.items()})
     return {
         text: [
             Request(name=request.name, arguments=request.arguments | cell, alias=request.alias)
@@ -86,11 +87,11 @@ def _within(name: str, values: Iterable[Any], requests: Iterable[Request]) -> st
 
 def _check_size(suite: Suite, training: Ways, variants: dict[str, int]) -> None:
     """Refuse a list that was too long by mistake, before anything else is done with it."""
-    ways = size(training_part(suite.grid)) * len(listed(training))
+    ways = count_cells(training_part(suite.grid)) * len(as_list(training))
     trials = ways * sum(
         sum(variants[str(request)] for request in each.models)
         * len(each.tasks)
-        * len(listed(each.training))
+        * len(as_list(each.training))
         * suite.seeds_of(each)
         for each in suite.experiments
     )

@@ -1,4 +1,4 @@
-"""How requests and values are written as text, and read."""
+"""How requests, values and amounts are written as text, and requests and values read."""
 
 import json
 import re
@@ -100,3 +100,17 @@ def _format_value(value: Any) -> str:
     if isinstance(value, str) and re.fullmatch(r"[^\s,\"'\[\]{}]+", value) and parse_value(value) == value:
         return value
     return json.dumps(value, separators=(",", ":"), default=str)
+
+
+def count(n: int | str, word: str) -> str:
+    """`1 seed`, `3 seeds`; also of a number that is written already, or of several: `100, 200 steps`."""
+    return f"{n if isinstance(n, str) else format(n, ',')} {word}{'' if str(n) == '1' else 's'}"
+
+
+def size(octets: int) -> str:
+    """`1.5 MiB`."""
+    for unit, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if octets >= one:
+            amount = octets / one
+            return f"{amount:{'.3g' if amount < 999.5 else '.0f'}} {unit}"
+    return f"{octets} B"

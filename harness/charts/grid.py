@@ -11,11 +11,10 @@ from harness.measurements import Scalar
 from harness.report.conditions import written
 from harness.report.grid_table import BROKE
 from harness.report.learnability import Cell, Learnability
-from harness.report.numbers import count
 from harness.report.success import SCORE
 from harness.schema import Record
 from harness.seeds import came_to_a_result
-from harness.suites import format_arguments
+from harness.written import count, format_arguments
 
 HEIGHT, STRIPE = 30.0, 15
 """Pixels of a model, and of the stripes of its seeds; the success rate stands below these."""

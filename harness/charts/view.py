@@ -9,10 +9,10 @@ from harness.charts.style import looks
 from harness.measurements import Curve
 from harness.report.grouping import Group, Row, group
 from harness.report.learnability import Learnability, at_their_best, learnability
-from harness.report.numbers import count
 from harness.schema import Record
 from harness.seeds import current
 from harness.suites import Suite
+from harness.written import count
 
 T = TypeVar("T")
 

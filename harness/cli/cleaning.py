@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.common import counted, say, terminal_width
+from harness.cli.common import say, terminal_width
+from harness.written import count, size
 
 if TYPE_CHECKING:
     from harness.cleaning import Held
@@ -35,12 +36,12 @@ def clean(directory: Path, kinds: tuple[str, ...], form: str) -> None:
         return
     if kinds:
         for kind, each in held.items():
-            say(f"removed {kind}: {counted(len(each.paths), 'file')}, {_readable(each.size)}")
+            say(f"removed {kind}: {count(len(each.paths), 'file')}, {size(each.size)}")
         return
     lines = click.HelpFormatter(width=terminal_width())
     lines.write_dl(
         [
-            (f"{kind}  {counted(len(each.paths), 'file')}, {_readable(each.size)}", MEANING[kind])
+            (f"{kind}  {count(len(each.paths), 'file')}, {size(each.size)}", MEANING[kind])
             for kind, each in held.items()
             if each.paths
         ],
@@ -53,11 +54,3 @@ def clean(directory: Path, kinds: tuple[str, ...], form: str) -> None:
 
 def _as_data(held: "Held") -> dict[str, Any]:
     return {"files": [str(path) for path in held.paths], "bytes": held.size}
-
-
-def _readable(size: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.4g} GB"

@@ -34,7 +34,7 @@ PATIENCE = 30.0
 """Seconds between two lines that say how far a run is, where there is no terminal to draw a bar on."""
 
 
-class Folder(click.Path):
+class OutputFolder(click.Path):
     """A folder to write to; `Path("")` would be the current one."""
 
     def __init__(self) -> None:
@@ -140,8 +140,8 @@ def write_file(path: Path, text: str) -> None:
 
 
 def say(text: str, *, error: bool = False) -> None:
-    """Print text that may hold words of plugins, files and users: no terminal obeys them. Nothing ends since nobody
-    reads what goes wrong, or how far it is, any more."""
+    """Print text that may hold words of plugins, files and users, so that no terminal obeys it. A command goes on when
+    nobody reads its warnings and progress any more."""
     with suppress(OSError) if error else nullcontext():
         click.echo(visible_lines(text), err=error)
 
@@ -215,8 +215,8 @@ def first_failures() -> "Callable[[Record], None]":
 
 
 def open_standard_files() -> None:
-    """Whoever starts a program may have closed them, and what is opened next, as a pipe to a worker, would take their
-    places."""
+    """Open the standard files that the caller closed: otherwise whatever is opened next, such as a pipe to a worker,
+    would take their place."""
     while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(opened, True)
     os.close(opened)
@@ -225,7 +225,7 @@ def open_standard_files() -> None:
 
 
 def print_anything() -> None:
-    """What the encoding of the output lacks is printed as an escape, instead of ending the program."""
+    """Print characters that the output's encoding lacks as escapes, instead of ending the program."""
     codecs.register_error("as in JSON", _as_in_json)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
@@ -246,8 +246,3 @@ def terminal_width() -> int:
     import shutil
 
     return max(40, min(shutil.get_terminal_size((100, 24)).columns, 140))
-
-
-def counted(n: int | str, word: str) -> str:
-    """`1 trial`, `3 trials`; also of a number that is written already, or of several: `100, 200 steps`."""
-    return f"{n} {word}{'' if str(n) == '1' else 's'}"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import check_target, counted, say, terminal_width, write_file
+from harness.cli.common import check_target, say, terminal_width, write_file
 from harness.vocabulary import FORMATS
+from harness.written import count
 
 
 @click.command()
@@ -44,4 +45,4 @@ def compare(first: Path, second: Path, pairs: tuple[str, ...], form: str, out: P
         click.echo(text, nl=False)
     else:
         write_file(out, text)
-        say(f"{counted(len(comparison.rows), 'number')}: {out}")
+        say(f"{count(len(comparison.rows), 'number')}: {out}")

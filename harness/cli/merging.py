@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import Folder, counted, say
+from harness.cli.common import OutputFolder, say
+from harness.written import count
 
 SHOWN = 5
 """Conflicts that are listed; the folder has all of them."""
@@ -12,7 +13,9 @@ SHOWN = 5
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--out", type=Folder(), required=True, help="The directory to write; what it has already takes part.")
+@click.option(
+    "--out", type=OutputFolder(), required=True, help="The directory to write; what it has already takes part."
+)
 @click.option(
     "--prefer", metavar="RUN", type=click.Path(path_type=Path), help="Where outcomes differ, take this run's."
 )
@@ -36,13 +39,13 @@ def merge(
     from harness.store import CONFLICTS
 
     merged = merge_runs(runs, out, prefer=prefer, checkpoints=not without_checkpoints, pack=pack)
-    say(f"{counted(merged.records, 'record')} of {counted(len(runs), 'run')} in {out}: harness report {out}")
+    say(f"{count(merged.records, 'record')} of {count(len(runs), 'run')} in {out}: harness report {out}")
     for (failed, ok), cells in merged.recovered.items():
-        say(f"{counted(cells, 'cell')} failed in {failed}; the outcome in {ok} is kept")
+        say(f"{count(cells, 'cell')} failed in {failed}; the outcome in {ok} is kept")
     for sentence in merged.unreadable:
         say(f"Error: {sentence}", error=True)
     if merged.conflicts:
-        say(f"Error: {counted(len(merged.conflicts), 'cell')} with different outcomes:", error=True)
+        say(f"Error: {count(len(merged.conflicts), 'cell')} with different outcomes:", error=True)
         for each in merged.conflicts[:SHOWN]:
             say(f"  {each.record}  {each.what}: {each.difference} ({', '.join(map(str, each.runs))})", error=True)
         more = len(merged.conflicts) - SHOWN

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.cli.common import counted
+from harness.written import count
 
 if TYPE_CHECKING:  # whoever calls with a plan has imported them
     from harness.plan import Plan, Planned
@@ -68,7 +68,7 @@ def _in_groups(plan: "Plan") -> Iterator[str]:
     by_task = [(models, tasks, how) for tasks, models, how in _crossed({(t, m): how for (m, t), how in said.items()})]
     for models, tasks, details in min(by_model, by_task, key=len):
         every = [planned for model in models for task in tasks for planned in groups[model, task]]
-        trials, cells = counted(len(every), "trial"), counted(sum(len(each.cells) for each in every), "cell")
+        trials, cells = count(len(every), "trial"), count(sum(len(each.cells) for each in every), "cell")
         yield f"{', '.join(models)} on {', '.join(tasks)}: {trials}, {cells}"
         yield f"  {details}"
     for message in dict.fromkeys(planned.broken.message for planned in plan.trials if planned.broken):
@@ -111,7 +111,7 @@ def _how(group: "Sequence[Planned]", varied: Iterable[str]) -> str:
     first, trainings = group[0], [planned.trial.training for planned in group]
     steps = [each.steps for each in trainings if each.steps is not None]
     epochs = [each.epochs for each in trainings if each.steps is None]
-    lengths = [counted(_values(values), word) for values, word in ((steps, "step"), (epochs, "epoch")) if values]
+    lengths = [count(_values(values), word) for values, word in ((steps, "step"), (epochs, "epoch")) if values]
     told = {name: f"{name} {_values([getattr(each, name) for each in trainings])}" for name in varied}
     if first.trial.pretrained:
         how = "pretrained, not trained"

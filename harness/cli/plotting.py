@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import counted, say
+from harness.cli.common import say
 from harness.errors import RequestError
+from harness.written import count
 
 
 @click.command()
@@ -51,6 +52,6 @@ def plot(
         raise RequestError(f"say where to draw, for example --out {charts[0]}.pdf")
     paths = [out] if len(charts) == 1 else [out.with_stem(f"{out.stem}-{chart}") for chart in charts]
     drawings.save(dict(zip(charts, paths, strict=True)), width)
-    say(f"{counted(len(paths), 'chart')}: {', '.join(map(str, paths))}")
+    say(f"{count(len(paths), 'chart')}: {', '.join(map(str, paths))}")
     if drawings.view.left_out:
         say(drawings.view.left_out, error=True)

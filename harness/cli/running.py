@@ -10,10 +10,9 @@ import click
 
 from harness.cli.common import (
     DEFAULT_PAGE,
-    Folder,
+    OutputFolder,
     PageFile,
     checked_page,
-    counted,
     first_failures,
     progress,
     rendered,
@@ -23,6 +22,7 @@ from harness.cli.common import (
 )
 from harness.errors import RequestError
 from harness.vocabulary import FORMATS, STAGES
+from harness.written import count
 
 
 @click.command()
@@ -63,7 +63,7 @@ from harness.vocabulary import FORMATS, STAGES
 @click.option("--max-trials", type=click.IntRange(min=1), help="With a grid: refuse more  [default: 10000].")
 @click.option("--stage", "stages", multiple=True, type=click.Choice(STAGES), help="Only this stage.")
 @click.option("--examples", type=click.IntRange(min=1), help="Evaluation examples per condition  [default: 512].")
-@click.option("--out", type=Folder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
+@click.option("--out", type=OutputFolder(), help="Run directory  [default: runs/<suite>, or runs/<models>+<tasks>].")
 @click.option(
     "--fresh",
     is_flag=True,
@@ -166,7 +166,7 @@ def run(
             budget=budget,
             fresh=fresh,
             timed=timed,
-            tell=lambda text: say(text, error=True),
+            announce=lambda text: say(text, error=True),
         )
     out = prepared.out
     page = checked_page(page, out) if page else None
@@ -189,7 +189,7 @@ def run(
 
 
 @click.command()
-@click.option("--out", type=Folder(), default=Path("runs/bench"), show_default=True)
+@click.option("--out", type=OutputFolder(), default=Path("runs/bench"), show_default=True)
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Repetitions.")
 @click.option("-m", "--model", "models", multiple=True, hidden=True)
 @click.pass_context
@@ -202,7 +202,7 @@ def bench(context: click.Context, out: Path, seeds: int, models: tuple[str, ...]
 
 
 def _ways(training: tuple[str, ...]) -> list[dict[str, Any]]:
-    from harness.suites import parse_arguments
+    from harness.written import parse_arguments
 
     ways = [parse_arguments(each) for each in training]
     if {} in ways:
@@ -217,7 +217,7 @@ def _show(results: Any, out: Path, form: str, page: Path | None) -> None:
     click.echo(rendered(results, results.suite, form))
     if form == "text":
         say(
-            f"\n{counted(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
+            f"\n{count(len(results), 'record')} {'is' if len(results) == 1 else 'are'} in {out}/records.\n"
             f"Show them again: harness report {out}   (as data: --format csv)"
         )
     if page:
@@ -236,7 +236,7 @@ def _print_plan(prepared: Any, form: str) -> None:
     else:
         for line in plan_lines(plan):
             say(line)
-    trials, cells = counted(len(plan.trials), "trial"), counted(len(plan.cells), "cell")
+    trials, cells = count(len(plan.trials), "trial"), count(len(plan.cells), "cell")
     part = f"shard {plan.shard}: " if plan.shard else ""
     totals = [f"{part}{trials}, {cells}; records would go to {prepared.out}/records"]
     if prepared.estimate is None:
@@ -253,7 +253,7 @@ def _times(prepared: Any) -> Iterator[str]:
     if known is None:
         return
     at_once = f", {known.jobs} trials at a time" if known.jobs > 1 else ""
-    left = counted(len([each for each in prepared.plan.trials if each.trial.id in known.seconds]), "trial")
+    left = count(len([each for each in prepared.plan.trials if each.trial.id in known.seconds]), "trial")
     if left == "0 trials":
         yield "nothing is left to run: all of it is measured already"
         return

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import check_target, counted, rendered, say, terminal_width, write_file, write_page
+from harness.cli.common import check_target, rendered, say, terminal_width, write_file, write_page
 from harness.errors import HarnessError, RequestError
 from harness.vocabulary import FORMATS
+from harness.written import count
 
 
 @click.command()
@@ -64,7 +65,7 @@ def report(
                 write_page(results, out)
             else:
                 write_file(out, rendered(results, results.suite, form))
-            say(f"{counted(len(results), 'record')}: {out}")
+            say(f"{count(len(results), 'record')}: {out}")
     if unreadable:
         raise HarnessError("\n".join(unreadable))
 

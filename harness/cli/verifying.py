@@ -7,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from harness.cli.common import Folder, counted, progress, say, terminal_width
+from harness.cli.common import OutputFolder, progress, say, terminal_width
 from harness.errors import RequestError
+from harness.written import count
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--long", is_flag=True, help="Train the models whose answers are known, too; takes minutes.")
-@click.option("--out", type=Folder(), help="Run directory of --long  [default: runs/known-answers].")
+@click.option("--out", type=OutputFolder(), help="Run directory of --long  [default: runs/known-answers].")
 @click.option("--jobs", type=click.IntRange(min=1), help="Worker processes of --long  [default: one per core].")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -66,9 +67,7 @@ def verify(
     laws = len({(each.group, law.name) for each in found for law in each.judged if law.answer})
     told = [as_dict(each) for each in found]
     if form == "text":
-        say(
-            f"{counted(laws, 'law')}, {counted(len(judged), 'answer')}: {f'{broken} wrong' if broken else 'all right'}."
-        )
+        say(f"{count(laws, 'law')}, {count(len(judged), 'answer')}: {f'{broken} wrong' if broken else 'all right'}.")
     if trained is not None:
         with progress() as report, redirect_stdout(sys.stderr):
             trained.run(report)

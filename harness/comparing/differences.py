@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 from harness.comparing.direction import Direction, direction
 from harness.comparing.pairing import CellName, Pair
-from harness.measurements import TIMES, Entry, Measured, Measurement, Pattern, Scalar, place
+from harness.measurements import TIMES, Measured, Measurement, Pattern, Point, Scalar, format_place
 from harness.schema import PluginUse, Record
 from harness.seeds import FEW_SEEDS, Summary, coverage, seeds_alike, summarise
 from harness.selection import difference
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     @property
     def called(self) -> str:
         """`20`, `layer 1 head 2, cue`; "" for a single number."""
-        parts = [*([place(self.x)] if self.x is not None else []), *filter(None, (self.row, self.column))]
+        parts = [*([format_place(self.x)] if self.x is not None else []), *filter(None, (self.row, self.column))]
         return ", ".join(parts)
 
 
@@ -238,7 +238,7 @@ def _difference(
     at: Place,
     a: Sequence[Record],
     b: Sequence[Record],
-    known: Sequence[tuple[int, Entry, Entry]],
+    known: Sequence[tuple[int, Point, Point]],
     obstacle: str,
 ) -> Difference:
     """One number; `known` are, for each seed that has it, the index of its records and both entries."""
@@ -272,10 +272,10 @@ def _by_name(record: Record) -> dict[str, Measurement]:
     return found
 
 
-def _entries(measurement: Measured) -> dict[Place, Entry]:
+def _entries(measurement: Measured) -> dict[Place, Point]:
     seen: Counter[Place] = Counter()
     found = {}
-    for entry in measurement.entries():
+    for entry in measurement.points():
         at = Place(entry.x, entry.row, entry.column)
         found[at._replace(nth=seen[at])] = entry
         seen[at] += 1

@@ -39,7 +39,7 @@ def direction(measurement: Measurement, record: Record, values: Sequence[float])
     if isinstance(measurement, Curve) or (isinstance(measurement, Scalar) and measurement.levels):
         return _towards(measurement.levels, values)
     alike = (m for m in record.measurements if isinstance(m, Curve | Scalar) and m.unit == unit and unit)
-    found = {way for each in alike if (way := _towards(each.levels, [entry.value for entry in each.entries()]))}
+    found = {way for each in alike if (way := _towards(each.levels, [entry.value for entry in each.points()]))}
     if len(found) == 1:
         return found.pop()
     return BY_NAME.get(measurement.name, 0)

@@ -15,10 +15,11 @@ from harness.report.blocks import LONGEST_REASON
 from harness.report.elements import Block, Heading, Items, Paragraph, Table, drawn, in_ascii, in_safety
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
-from harness.report.numbers import count, number
+from harness.report.numbers import number
 from harness.seeds import FEW_SEEDS, name_seeds
 from harness.statistics import MARGIN
 from harness.vocabulary import CROSSED
+from harness.written import count
 
 WORDS: dict[Verdict, str] = {
     "better": "better",

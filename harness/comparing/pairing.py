@@ -14,8 +14,9 @@ from harness.report.grouping import IN_WORDS, names, natural
 from harness.schema import PluginUse, Record
 from harness.seeds import Identity, current, identity
 from harness.sources import canonical
-from harness.suites import Request, Suite, format_arguments
+from harness.suites import Request, Suite
 from harness.vocabulary import CROSSED, Stage
+from harness.written import format_arguments
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Ledger:
     growth: Growth
 
 
-def count(model: nn.Module, interface: Interface, length: int) -> Ledger:
+def count_costs(model: nn.Module, interface: Interface, length: int) -> Ledger:
     """The ledger of a model that is there.
 
     Args:

@@ -9,7 +9,7 @@ from harness.batches import Interface
 from harness.build import build_model
 from harness.contracts import Skip
 from harness.errors import PluginError, RequestError
-from harness.ledger.counting import Ledger, count
+from harness.ledger.counting import Ledger, count_costs
 from harness.plugin import Plugin, resolve
 from harness.registry import Registry, default_registry, plugin_error
 from harness.suites import Request
@@ -49,7 +49,7 @@ def ledger(name: str, *, length: int = 256, vocabulary: int | None = None, regis
         raise
     except Exception:  # it computes with its values: as rare as it is hard to foresee
         try:
-            return count(build_model(plugin, interface, seed=0).eval(), interface, length)
+            return count_costs(build_model(plugin, interface, seed=0).eval(), interface, length)
         except (RequestError, PluginError):
             raise
         except Skip as reason:
@@ -65,7 +65,7 @@ def _without_values(plugin: Plugin, interface: Interface, length: int) -> Ledger
         model: Any = plugin.construct(vocab_size=interface.input_size, interface=interface)
         if not isinstance(model, nn.Module):
             raise TypeError  # built with its values it is refused in words
-        return count(model.eval(), interface, length)
+        return count_costs(model.eval(), interface, length)
 
 
 def _interface(plugin: Plugin, vocabulary: int | None) -> Interface:

@@ -14,7 +14,7 @@ _BACKWARD = "backward"
 
 
 class Owners:
-    """Says whose the operation is that PyTorch's counter has before it.
+    """Tells PyTorch's counter which part of a model an operation belongs to.
 
     That of a forward pass belongs to the innermost part that runs; that of a backward pass to the part that ran when
     its node of the graph was made. Nodes are numbered as they are made, so that all that are made from one call of a

@@ -6,7 +6,7 @@ from harness.ledger.counting import ORDER, Ledger
 from harness.ledger.parts import PARTS
 from harness.report.elements import Block, Heading, Items, Table
 from harness.report.layout import Column
-from harness.report.numbers import count
+from harness.written import count, size
 
 
 def blocks(name: str, found: Ledger) -> list[Block]:
@@ -58,11 +58,3 @@ def in_words(operations: int) -> str:
         if operations >= one:
             return f"{operations / one:.3g} {name}FLOP"
     return f"{operations} FLOP"
-
-
-def size(octets: int) -> str:
-    """`1.5 MiB`."""
-    for name, one in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if octets >= one:
-            return f"{octets / one:.3g} {name}"
-    return f"{octets} B"

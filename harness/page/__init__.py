@@ -26,10 +26,10 @@ from harness.report.card_table import BEST, asked, not_asked
 from harness.report.cards import QUESTIONS, cards
 from harness.report.elements import Block, Heading, Table, drawn
 from harness.report.grouping import spelled_out
-from harness.report.numbers import count
 from harness.report.overview import overview_blocks
 from harness.safe import visible
 from harness.schema import Record
+from harness.written import count
 
 WIDTH = 780.0
 ENLARGED = 1.3

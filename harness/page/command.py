@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterator
 
-from harness.suites import Request, Suite, format_arguments
+from harness.suites import Request, Suite
+from harness.written import format_arguments
 
 
 def command_of(suite: Suite | None) -> str:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from harness.errors import RequestError
-from harness.recurrence.strands import Change, Opened
+from harness.recurrence.strands import EditState, Opened
 
 EXACT, SINGLE, HALF = 1e-12, 1e-4, 0.05
 """Largest differences that pass for rounding, relative to the largest output (or to 1): in float64; in float32; in
@@ -38,7 +38,7 @@ def first_difference(
     return (int(beyond.int().argmax()), difference.max().item()) if beyond.any() else None
 
 
-def agree(name: str, own: Tensor, opened: Tensor, again: Callable[[Change], Opened]) -> None:
+def agree(name: str, own: Tensor, opened: Tensor, again: Callable[[EditState], Opened]) -> None:
     """Raise if a module's outputs are not those of its computation in the open.
 
     Args:

@@ -10,9 +10,9 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from harness.errors import RequestError
 from harness.offers import OffersState
-from harness.recurrence.strands import Change, Opened, run_layers, run_offered
+from harness.recurrence.strands import EditState, Opened, run_layers, run_offered
 
-Recurrent = nn.RNNBase | nn.RNNCellBase | OffersState
+RecurrentModule = nn.RNNBase | nn.RNNCellBase | OffersState
 
 
 @dataclass(eq=False)
@@ -52,12 +52,12 @@ class Call:
         """What it gave, for each example and step."""
         raise NotImplementedError
 
-    def run(self, change: Change) -> Opened:
+    def run(self, change: EditState) -> Opened:
         """The same computation in the open."""
         raise NotImplementedError
 
     def answer(self, opened: Opened) -> Any:
-        """What it would have given, in the form in which it gives it."""
+        """The computed outputs, in the form in which the module returns them."""
         raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ class LayersCall(Call):
             return padded
         return self._batch_first(self.output[0])
 
-    def run(self, change: Change) -> Opened:
+    def run(self, change: EditState) -> Opened:
         opened = run_layers(self.module, self.inputs, self._initial(), self.lengths, change)
         if self.lengths is not None:
             opened.outputs = opened.outputs.masked_fill(~self._real()[:, :, None], 0.0)
@@ -153,7 +153,7 @@ class CellCall(Call):
         h: Tensor = self.output[0] if isinstance(self.module, nn.LSTMCell) else self.output
         return h.reshape(-1, 1, h.shape[-1])
 
-    def run(self, change: Change) -> Opened:
+    def run(self, change: EditState) -> Opened:
         given = self.argument(0, "input")
         return run_layers(self.module, given.reshape(-1, 1, given.shape[-1]), [self.initial], change=change)
 
@@ -203,7 +203,7 @@ class OfferedCall(Call):
         outputs: Tensor = self.output
         return outputs
 
-    def run(self, change: Change) -> Opened:
+    def run(self, change: EditState) -> Opened:
         return run_offered(self.module, self.inputs, change)
 
     def answer(self, opened: Opened) -> Any:

@@ -19,7 +19,7 @@ from harness.recurrence.equations import equations_of
 from harness.recurrence.layers import StateLayer, joined
 from harness.recurrence.nested import leaves
 from harness.recurrence.replacing import Replacement
-from harness.recurrence.strands import Change, Opened
+from harness.recurrence.strands import EditState, Opened
 
 
 def recurrent_modules(model: nn.Module) -> dict[str, nn.Module]:
@@ -202,7 +202,7 @@ class _Session:
             return len(sequences), sum(opened.outputs.shape[1] for opened in sequences[-1])
         return len(sequences) + 1, 0
 
-    def _change(self, call: Call, number: int, offset: int, touched: list[int] | None = None) -> Change:
+    def _change(self, call: Call, number: int, offset: int, touched: list[int] | None = None) -> EditState:
         def change(strand: int, carried: Tensor, after: int) -> Tensor:
             new = carried
             for replacement in self.replacements:

@@ -14,13 +14,13 @@ from harness.offers import OffersState
 from harness.recurrence.equations import Equations, equations_of
 from harness.recurrence.nested import flattened, parts, rebuilt
 
-Change = Callable[[int, Tensor, int], Tensor]
+EditState = Callable[[int, Tensor, int], Tensor]
 """What becomes of what is carried: from the strand's index, the vectors (`batch width`) and the position after which
 they stand, to the vectors with which the next step begins."""
 
 
 def unchanged(strand: int, carried: Tensor, after: int) -> Tensor:
-    """Goes on with what there is."""
+    """The edit that changes nothing."""
     return carried
 
 
@@ -76,7 +76,7 @@ def run_layers(
     inputs: Float[Tensor, "batch time _"],
     initial: list[Float[Tensor, "batch _"]],
     lengths: Int[Tensor, " batch"] | None = None,
-    change: Change = unchanged,
+    change: EditState = unchanged,
 ) -> Opened:
     """What PyTorch's recurrent layers compute, in evaluation mode.
 
@@ -105,7 +105,7 @@ def _run(
     carried: Float[Tensor, "batch width"],
     lengths: Int[Tensor, " batch"] | None,
     index: int,
-    change: Change,
+    change: EditState,
     *,
     backward: bool,
 ) -> tuple[Float[Tensor, "batch width"], Strand]:
@@ -133,7 +133,7 @@ def _run(
     return carried, Strand(initial, states, _stacked(gates), equations.cells, advance, backward)
 
 
-def run_offered(module: OffersState, inputs: Tensor, change: Change = unchanged) -> Opened:
+def run_offered(module: OffersState, inputs: Tensor, change: EditState = unchanged) -> Opened:
     """What a model computes that offers its state, step by step.
 
     Args:

@@ -14,7 +14,7 @@ from harness.report.grouping import IN_WORDS, Group, Row, group, names, spelled_
 from harness.report.layout import Column
 from harness.report.learnability import Learnability, at_their_best, learnability
 from harness.report.legend import legend
-from harness.report.numbers import count, spread, with_error
+from harness.report.numbers import spread, with_error
 from harness.report.overview import overview_blocks
 from harness.report.settings import settings_blocks
 from harness.report.tables import TABLES
@@ -23,6 +23,7 @@ from harness.safe import bounded, visible
 from harness.schema import Record
 from harness.seeds import FEW_SEEDS, current, identity, name_seeds, summarise
 from harness.suites import Suite
+from harness.written import count
 
 LONGEST_REASON = 400
 """Characters of a reason or error message; the JSON has all of it, with the traceback."""

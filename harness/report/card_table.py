@@ -6,8 +6,8 @@ from harness.report.cards import NOT_MEASURED, QUESTIONS, Answer, Card
 from harness.report.elements import Block, Paragraph, Table
 from harness.report.grouping import MARK
 from harness.report.layout import Column
-from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
+from harness.written import count
 
 MOST_CARDS = 40
 """At most this many are shown before the tables, which have all."""

@@ -27,7 +27,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from harness.matching import without_baselines
-from harness.measurements import Curve, Pattern, Scalar, place
+from harness.measurements import Curve, Pattern, Scalar, format_place
 from harness.report.grouping import Group, Row
 from harness.report.numbers import spread
 from harness.seeds import FEW_SEEDS, came_to_a_result, summarise
@@ -171,7 +171,7 @@ def _reaches(rows: Rows) -> Answer:
         inside = [index for index, flag in enumerate(flags) if flag] or list(range(len(curve.y)))
         if len(inside) > 1 and curve.y[inside[0]] > 0:
             shares.append(curve.y[inside[-1]] / curve.y[inside[0]])
-            far = place(curve.x[inside[-1]])
+            far = format_place(curve.x[inside[-1]])
     if not shares:
         return Answer("not enough to say", probe="grad_reach", meaning="only one place was measured")
     when = "at initialisation" if row is rows.get(("grad_reach", "initial")) else "after training"
@@ -244,7 +244,7 @@ def _extrapolates(rows: Rows) -> Answer:
     if row is None or not (beyond or any(scalar.verdict == "does not extrapolate" for scalar in inside)):
         return NOT_MEASURED
     taken = [scalar.value for scalar in row.find(Scalar, "limit") if not math.isnan(scalar.value)]
-    numbers = spread(summarise(scalar.value for scalar in beyond)), f"up to {place(min(taken))}" if taken else ""
+    numbers = spread(summarise(scalar.value for scalar in beyond)), f"up to {format_place(min(taken))}" if taken else ""
     return _judged(
         row,
         [*map(_beyond, inside)],

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.schema import AMOUNT, Record, Training
-from harness.suites import format_arguments
+from harness.written import format_arguments
 
 SETTINGS = (*Training.model_fields, "examples", "device")
 """The names of all settings, in the order in which they are told."""

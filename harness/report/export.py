@@ -117,7 +117,7 @@ def _rows(record: Record, cell: dict[str, Any], written: Callable[[str], str]) -
     for measurement in record.measurements:
         what = {"measurement": measurement.name, "kind": measurement.kind, "unit": measurement.unit}
         common = cell | _each(what, written)
-        for entry in measurement.entries():
+        for entry in measurement.points():
             own = entry._asdict()
             yield common | (_each(own, written) if str in map(type, entry) else own)
 

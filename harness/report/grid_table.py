@@ -8,9 +8,9 @@ from harness.report.conditions import written
 from harness.report.elements import Block, Heading, Items, Paragraph, Table
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability, Window, is_number, windows
-from harness.report.numbers import count, number, spread
+from harness.report.numbers import number, spread
 from harness.seeds import FEW_SEEDS, summarise
-from harness.suites import format_arguments
+from harness.written import count, format_arguments
 
 EVERYWHERE = "fails everywhere it was tried"
 DEFAULT = "fails at the default"

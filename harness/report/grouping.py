@@ -13,8 +13,9 @@ from harness.measurements import Measured
 from harness.report.conditions import SETTINGS, conditions, differing, settings, written
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import Identity, identity, measured_once, seeds_alike
-from harness.suites import Suite, format_arguments
+from harness.suites import Suite
 from harness.vocabulary import CROSSED
+from harness.written import format_arguments
 
 M = TypeVar("M", bound=Measured)
 

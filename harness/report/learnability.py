@@ -20,7 +20,8 @@ from harness.report.success import SCORE, Threshold, threshold_of
 from harness.schema import PluginUse, Record, Training
 from harness.seeds import came_to_a_result, identity, of_newest_code, summarise, validation_loss
 from harness.statistics import BRIEF, MARGIN
-from harness.suites import Experiment, Suite, format_arguments
+from harness.suites import Experiment, Suite
+from harness.written import format_arguments
 
 PROBE = "accuracy"
 """What measures scores."""

@@ -45,8 +45,3 @@ def known_error(summary: Summary, errors: Sequence[float | None]) -> float:
     """The standard error of a number that was measured once, or always came out the same; NaN if it is not known."""
     known = [error for error in errors if error is not None and not math.isnan(error)]
     return max(known) if known and summary.minimum == summary.maximum and not summary.nan else math.nan
-
-
-def count(n: int, word: str) -> str:
-    """`1 seed`, `3 seeds`."""
-    return f"{n:,} {word}" if n == 1 else f"{n:,} {word}s"

@@ -7,8 +7,8 @@ from harness.report.grid_table import BROKE
 from harness.report.grouping import marked
 from harness.report.layout import Column
 from harness.report.learnability import Cell, Learnability
-from harness.report.numbers import count
 from harness.seeds import FEW_SEEDS
+from harness.written import count
 
 MARK = ">"
 """Before a model that a user put beside those of a suite."""

@@ -7,10 +7,11 @@ from harness.report.conditions import SETTINGS, conditions, differing, examples_
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import marked, names
 from harness.report.layout import Column
-from harness.report.numbers import count, spread
+from harness.report.numbers import spread
 from harness.schema import Record, Training
 from harness.seeds import Identity, identity, name_seeds, summarise
 from harness.suites import Suite
+from harness.written import count
 
 
 def settings_blocks(records: Sequence[Record], suite: Suite | None, listed: Iterable[Record]) -> list[Block]:

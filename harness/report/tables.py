@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from harness.measurements import Curve, Entry, Matrix, Measured, Pattern, Scalar, place
+from harness.measurements import Curve, Matrix, Measured, Pattern, Point, Scalar, format_place
 from harness.report.elements import Table
 from harness.report.grouping import Row
 from harness.report.layout import Column
-from harness.report.numbers import count, known_error, number
+from harness.report.numbers import known_error, number
 from harness.report.sparkline import bounds, sparkline
 from harness.schema import Record
 from harness.seeds import Summary, summarise
+from harness.written import count
 
 Key = tuple[float | str, int]
 """A place, and how many places of the same name come before it (words repeat in a sentence)."""
@@ -73,7 +74,7 @@ def _curve_table(names: list[str], rows: list[Row], ascii: bool) -> Table:
     if set(BELOW) & set(which):
         columns.append(Column("seeds", which, "label"))
     for index, x in enumerate(places):
-        header = place(x) + ("*" if x in beyond else "")
+        header = format_place(x) + ("*" if x in beyond else "")
         columns.append(Column(header, [line[index] for line in cells], thin=isinstance(x, float)))
     if len(places) > 1 and isinstance(places[0], float):
         columns.append(Column("shape\n(log)" if log else "shape", shapes, "shape"))
@@ -86,7 +87,7 @@ def _curve_table(names: list[str], rows: list[Row], ascii: bool) -> Table:
 
 
 def _below(
-    once: bool, entries: list[list[Entry]], summaries: list[Summary], unit: str
+    once: bool, entries: list[list[Point]], summaries: list[Summary], unit: str
 ) -> Iterator[tuple[str, list[str]]]:
     """The lines under the medians that say something new, each with its word."""
     if once:
@@ -101,13 +102,13 @@ def _below(
             yield word, [number(value) if summary.n else "" for value, summary in pairs]
 
 
-def _by_key(curves: list[Curve]) -> dict[Key, list[Entry]]:
+def _by_key(curves: list[Curve]) -> dict[Key, list[Point]]:
     """The numbers at every place on the axis: numbers in order, names as they come."""
-    found: dict[Key, list[Entry]] = {}
+    found: dict[Key, list[Point]] = {}
     for curve in curves:
         seen: Counter[float | str] = Counter()
         places: Sequence[float | str] = curve.x
-        for x, entry in zip(places, curve.entries(), strict=True):
+        for x, entry in zip(places, curve.points(), strict=True):
             found.setdefault((x, seen[x]), []).append(entry)
             seen[x] += 1
     named = any(isinstance(x, str) for x, _ in found)
@@ -124,7 +125,7 @@ def _visible(value: float, median: float, unit: str) -> bool:
 
 
 def _nan_notes(label: str, summaries: list[Summary], places: list[float | str]) -> list[str]:
-    at = [place(x) for x, s in zip(places, summaries, strict=True) if s.nan and s.n]
+    at = [format_place(x) for x, s in zip(places, summaries, strict=True) if s.nan and s.n]
     if not at:
         return []
     more = f" and {len(at) - 5} more" if len(at) > 5 else ""

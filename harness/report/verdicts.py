@@ -7,15 +7,16 @@ from typing import Any
 
 from harness.claims import Judgement, Verdict, judge
 from harness.errors import describe
-from harness.measurements import place
+from harness.measurements import format_place
 from harness.report.elements import Block, Heading, Paragraph, Table
 from harness.report.grouping import IN_WORDS
 from harness.report.layout import Column
-from harness.report.numbers import count, number, spread
+from harness.report.numbers import number, spread
 from harness.safe import sentence
 from harness.schema import Record
 from harness.seeds import MANY_SEEDS, percent, summarise
-from harness.suites import Claim, Selection, Suite, format_arguments
+from harness.suites import Claim, Selection, Suite
+from harness.written import count, format_arguments
 
 
 def claim_blocks(suite: Suite, records: list[Record], *, compact: bool = False) -> list[Block]:
@@ -119,9 +120,9 @@ def _quantity(selection: Selection) -> str:
         text += f" {selection.at} the trained range"
     elif selection.at is not None:
         places = selection.at if isinstance(selection.at, list) else [selection.at]
-        text += f" at {', '.join(map(place, places))}"
+        text += f" at {', '.join(map(format_place, places))}"
     if selection.relative_to is not None:
-        text += f", relative to {place(selection.relative_to)},"
+        text += f", relative to {format_place(selection.relative_to)},"
     return text
 
 

@@ -26,7 +26,7 @@ GRACE = 0.5
     fix="look at what it does in that check; a check that needs longer gets it by --timeout",
 )
 def answers(case: object) -> None:
-    """That it does not, is seen from outside."""
+    """Decided by the process that waits for the checks."""
 
 
 def check_apart(names: Sequence[str], kind: str | None, timeout: float) -> Iterator[CheckReport]:
@@ -107,12 +107,12 @@ def _check(
     """In the new process."""
     with places.open("w", encoding="utf-8") as file:
 
-        def tell(key: Key, check: str) -> None:
+        def announce(key: Key, check: str) -> None:
             faulthandler.dump_traceback_later(min(timeout, TIMEOUT_MAX), file=file)
             say("checking", key, check)
 
         try:
-            for key, report in check_installed(default_registry(), names, kind, done=done, tell=tell):
+            for key, report in check_installed(default_registry(), names, kind, done=done, announce=announce):
                 say("report", key, report)
         except HarnessError as error:
             say("refused", type(error).__name__, str(error))

@@ -17,7 +17,7 @@ PluginLike = str | type[Any] | Any
 
 
 @dataclass
-class Case:
+class PluginCase:
     """One plugin with the arguments that were asked for.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 class Failed(Exception):  # noqa: N818 - an outcome, not an error
     """Raised by a check whose plugin does not do what it should; `where` is the file and line, if the check knows
-    better than `Case.where`."""
+    better than `PluginCase.where`."""
 
     def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class Check:
     builds: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """In another process it is what stands in its module by its name."""
+        """Pickled by reference: in another process it is the check of that name in its module."""
         return _found, (self.run.__module__, self.name)
 
 

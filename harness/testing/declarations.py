@@ -4,7 +4,7 @@ import inspect
 
 from harness.errors import HarnessError, RequestError
 from harness.targets import place_of
-from harness.testing.case import Case
+from harness.testing.case import PluginCase
 from harness.testing.checks import Failed, check
 from harness.training_settings import merge_training
 
@@ -15,7 +15,7 @@ from harness.training_settings import merge_training
     fix="write `width: int = 64` (or a pydantic type: `width: PositiveInt = 64`) in the signature",
     builds=False,
 )
-def arguments(case: Case) -> str:
+def arguments(case: PluginCase) -> str:
     """As `harness run` reads them."""
     definition = case.definition
     code = definition.code.__init__ if inspect.isclass(definition.code) else definition.code
@@ -36,7 +36,7 @@ def arguments(case: Case) -> str:
     fix="see the fields of `Training` in the reference; for example recommended_training = {'lr': 3e-3}",
     builds=False,
 )
-def recommended_training(case: Case) -> str:
+def recommended_training(case: PluginCase) -> str:
     """Names and values, as a plan reads them."""
     advice = case.says.recommended_training
     try:

@@ -16,9 +16,9 @@ from harness.suites import Request
 from harness.targets import Definition, find_entry, load_definition
 from harness.testing.checks import check
 from harness.testing.kinds import CHECKERS, CHECKS
-from harness.testing.results import CheckReport, CheckResult, Key, Status
+from harness.testing.results import CheckReport, CheckResult, CheckStatus, Key
 
-Tell = Callable[[Key, str], None]
+Announce = Callable[[Key, str], None]
 """Hears of which plugin which check begins."""
 
 
@@ -28,7 +28,7 @@ Tell = Callable[[Key, str], None]
     fix="repair what the message names; `harness list` shows the same",
 )
 def loads(case: object) -> None:
-    """Whoever makes a case of it knows."""
+    """Decided before there is a case to look at."""
 
 
 def check_installed(
@@ -37,7 +37,7 @@ def check_installed(
     kind: str | None = None,
     *,
     done: Collection[Key] = (),
-    tell: Tell = lambda key, check: None,
+    announce: Announce = lambda key, check: None,
 ) -> Iterator[tuple[Key, CheckReport]]:
     """The reports of the named plugins, one for each kind that has the name; of all, if none is named.
 
@@ -46,7 +46,7 @@ def check_installed(
         names: requests as for `harness run`, for example `lstm`, `gpt:layers=4` or `./gru.py:GRU`.
         kind: only `model`, `task` or `probe`; for a file it is found out otherwise.
         done: plugins to leave out; a kind "" leaves out whatever has that name.
-        tell: hears what begins; of a kind "" while it is not known yet.
+        announce: hears what begins; of a kind "" while it is not known yet.
 
     Raises:
         RequestError: there is no such plugin, or it has no such argument, before anything is checked.
@@ -56,7 +56,7 @@ def check_installed(
         for each in kinds:
             for entry in registry.all(each):
                 if (key := (each, entry.qualified)) not in done:
-                    yield key, check_one(registry, *key, tell)
+                    yield key, check_one(registry, *key, announce)
         for broken in registry.broken:
             name = broken.name or f"{broken.origin.distribution} {broken.origin.version}"
             if broken.kind in ("", *kinds) and (key := (broken.kind, name)) not in done:
@@ -67,14 +67,14 @@ def check_installed(
         if ("", name) in done:
             continue
         request = Request.model_validate(name)
-        tell(("", name), loads.name)
+        announce(("", name), loads.name)
         for each in kinds if kind else kinds_of(registry, request.name):
             if (key := (each, name)) not in done:
-                tell(key, loads.name)
+                announce(key, loads.name)
                 _refuse(find_entry(registry, each, request.name), request)
                 wanted.append(key)
     for key in wanted:
-        yield key, check_one(registry, *key, tell)
+        yield key, check_one(registry, *key, announce)
 
 
 def short_name(name: str) -> str:
@@ -82,15 +82,15 @@ def short_name(name: str) -> str:
     return name.rpartition(":")[2] if not Request.model_validate(name).arguments and not name.count("/") else name
 
 
-def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key, check: None) -> CheckReport:
+def check_one(registry: Registry, kind: str, name: str, announce: Announce = lambda key, check: None) -> CheckReport:
     """The report of one plugin; one that cannot be imported fails the check `loads`."""
     request, shown = Request.model_validate(name), short_name(name)
-    tell((kind, name), loads.name)
+    announce((kind, name), loads.name)
     try:
         if reason := why_not_built(load_definition(find_entry(registry, kind, request.name)), request):
             return _not_checked(kind, shown, "not applicable", reason)
         checker = CHECKERS[kind](name)
-        checker.tell = partial(tell, (kind, name))
+        checker.announce = partial(announce, (kind, name))
         return CheckReport(kind, shown, checker.report().results)
     except RequestError:
         raise
@@ -98,7 +98,7 @@ def check_one(registry: Registry, kind: str, name: str, tell: Tell = lambda key,
         return _not_checked(kind, shown, "failed", str(error) if isinstance(error, PluginError) else describe(error))
 
 
-def _not_checked(kind: str, name: str, status: Status, reason: str) -> CheckReport:
+def _not_checked(kind: str, name: str, status: CheckStatus, reason: str) -> CheckReport:
     return CheckReport(kind, name, (CheckResult(loads, status, reason),))
 
 

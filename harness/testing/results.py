@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from harness.testing.checks import Check
 
-Status = Literal["passed", "failed", "not applicable"]
+CheckStatus = Literal["passed", "failed", "not applicable"]
 Key = tuple[str, str]
 """Of a plugin: its kind, and the name by which it was asked for."""
 
@@ -22,7 +22,7 @@ class CheckResult:
     """
 
     check: Check
-    status: Status
+    status: CheckStatus
     message: str = ""
     where: str = ""
 

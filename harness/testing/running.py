@@ -9,7 +9,7 @@ import torch
 from harness.contracts import Skip
 from harness.errors import describe, place_of_error
 from harness.isolation import random_state_restored
-from harness.testing.case import Case
+from harness.testing.case import PluginCase
 from harness.testing.checks import Check, Failed, NotApplicable
 from harness.testing.results import CheckReport, CheckResult
 
@@ -20,9 +20,9 @@ class Checker:
 
     kind: str
     checks: Sequence[Check]
-    case: Case
+    case: PluginCase
     known: dict[str, CheckResult] = field(default_factory=dict)
-    tell: Callable[[str], None] = lambda name: None
+    announce: Callable[[str], None] = lambda name: None
     """Hears the name of each check that begins."""
 
     def result(self, name: str) -> CheckResult:
@@ -38,7 +38,7 @@ class Checker:
     def _run(self, check: Check) -> CheckResult:
         if name := self._waits_for(check):
             return CheckResult(check, "not applicable", f"waits for {name!r} to pass")
-        self.tell(check.name)
+        self.announce(check.name)
         try:
             with random_state_restored(), one_thread():
                 note = check.run(self.case)

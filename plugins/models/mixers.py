@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from harness import RequestError
-from harness.arguments import validate
+from harness.arguments import validate_arguments
 from harness.capabilities import Capabilities
 from harness.errors import HarnessError, did_you_mean
 from harness.registry import Entry, Registry, default_registry
@@ -100,7 +100,7 @@ def find_mixer(text: str) -> Mixer:
     if width in request.arguments:
         raise RequestError(f"mixer {text!r}: its {width!r} is the width of the backbone; write d_model=... behind it")
     definition = Definition(entry, code, frozenset({width}))
-    values = validate(entry, definition.arguments, request.arguments)
+    values = validate_arguments(entry, definition.arguments, request.arguments)
     arguments = {name: getattr(values, name) for name in definition.arguments.model_fields}
     return Mixer(code, arguments | (values.model_extra or {}), definition, width)
 

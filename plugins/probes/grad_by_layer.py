@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness import Batch, Curve, Scalar, Skip, Subject
 from harness.examples import standard_error
-from harness.stacks import Stack, size, stack_of
+from harness.stacks import Stack, norm, stack_of
 
 TENTH = 0.1
 """Between this and its inverse, gradients count as even."""
@@ -94,10 +94,10 @@ def _sizes(subject: Subject, stack: Stack, batch: Batch) -> tuple[list[Tensor], 
         found = stack.gradients(piece.tokens, loss)
         share = len(piece) / len(batch)
         for layer, gradient in enumerate(found):
-            states[layer].append(size(gradient.states) * len(piece) ** 0.5)  # the loss is a mean over them
+            states[layer].append(norm(gradient.states) * len(piece) ** 0.5)  # the loss is a mean over them
             new = [share * each for each in gradient.parameters]
             sums[layer] = [old + each for old, each in zip(sums[layer], new, strict=True)] if sums[layer] else new
-    parameters = [size(each) if each else math.nan for each in sums]
+    parameters = [norm(each) if each else math.nan for each in sums]
     return [torch.tensor(each, dtype=torch.float64) for each in states], parameters
 
 

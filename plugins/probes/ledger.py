@@ -9,7 +9,7 @@ from pydantic import PositiveFloat, PositiveInt
 
 from harness import Matrix, Scalar, Skip, Subject
 from harness.capabilities import Capabilities
-from harness.ledger import ORDER, PARTS, count
+from harness.ledger import ORDER, PARTS, count_costs
 from harness.timing import Order, run_order
 
 
@@ -61,7 +61,7 @@ class LedgerProbe:
         most = Capabilities(subject.model).max_length
         if most is not None and self.length > most:
             raise Skip(f"the model takes {most} tokens at most; ask for ledger:length={most}")
-        found = count(subject.model, subject.task.interface, self.length)
+        found = count_costs(subject.model, subject.task.interface, self.length)
         forward, training = sum(found.forward.values()), sum(found.training.values())
         for name, unit, value in (
             ("parameters", "numbers", sum(found.parameters.values())),

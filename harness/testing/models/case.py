@@ -17,7 +17,7 @@ from harness.offers import OffersFit
 from harness.preflight import changed, difference
 from harness.subject import OUTPUTS_AT_ONCE
 from harness.targets import place_of
-from harness.testing.case import Case
+from harness.testing.case import PluginCase
 from harness.testing.checks import Failed, NotApplicable
 from harness.testing.models.precision import EXACT, ROUGH, SINGLE, NarrowResults, in_double
 
@@ -32,7 +32,7 @@ STEPS, STEP = 3, 1e-2
 
 
 @dataclass
-class ModelCase(Case):
+class ModelCase(PluginCase):
     """One model, and how to build and run it.
 
     Args:

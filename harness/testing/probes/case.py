@@ -12,13 +12,13 @@ from harness.isolation import random_state_restored
 from harness.needs import unmet
 from harness.probing import look
 from harness.subject import Subject
-from harness.testing.case import Case
+from harness.testing.case import PluginCase
 from harness.testing.toys import Attending, Marked
 from harness.vocabulary import Stage
 
 
 @dataclass
-class ProbeCase(Case):
+class ProbeCase(PluginCase):
     """One probe, and what it looks at if a toy will not do."""
 
     model: nn.Module | None = None

@@ -105,7 +105,7 @@ def repeatable(case: ProbeCase) -> None:
     if [m.name for m in first] != [m.name for m in second]:
         raise Failed("it gives other measurements the second time")
     for one, other in zip(first, second, strict=True):
-        pairs = ((a.value, b.value) for a, b in zip(one.entries(), other.entries(), strict=False))
+        pairs = ((a.value, b.value) for a, b in zip(one.points(), other.points(), strict=False))
         if not all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in pairs):
             raise Failed(f"{one.name!r} has other numbers the second time")
 

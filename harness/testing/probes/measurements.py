@@ -5,7 +5,7 @@ from typing import get_args
 
 from harness.contracts import Skip
 from harness.errors import did_you_mean
-from harness.measurements import ANY, MEASUREMENTS, Measurement
+from harness.measurements import KIND_NAMES, MEASUREMENTS, Measurement
 from harness.needs import NEEDS
 from harness.testing.checks import Failed, NotApplicable, check
 from harness.testing.probes.case import ProbeCase
@@ -41,7 +41,7 @@ def documented(case: ProbeCase) -> None:
 @check(
     asks="it yields measurements",
     means="its cells fail, or are empty",
-    fix=f"yield {ANY} (from harness); raise Skip(reason) where nothing can be measured",
+    fix=f"yield {KIND_NAMES} (from harness); raise Skip(reason) where nothing can be measured",
     after=("declares",),
 )
 def measures(case: ProbeCase) -> str:
@@ -58,8 +58,8 @@ def measures(case: ProbeCase) -> str:
             raise Failed(f"at the stage {stage!r} it gives nothing; raise Skip with the reason instead")
         for measurement in found:
             if not isinstance(measurement, MEASUREMENTS):
-                raise Failed(f"it gave {measurement!r:.60}; yield {ANY}")
-        if not any(math.isfinite(entry.value) for measurement in found for entry in measurement.entries()):
+                raise Failed(f"it gave {measurement!r:.60}; yield {KIND_NAMES}")
+        if not any(math.isfinite(entry.value) for measurement in found for entry in measurement.points()):
             raise Failed(f"at the stage {stage!r} none of its numbers is finite")
     return ", ".join(measurement.name for measurement in found)
 

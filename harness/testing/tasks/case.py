@@ -14,7 +14,7 @@ from harness.build import WrongKindError, build_task
 from harness.contracts import Condition, Task
 from harness.examples import seeded
 from harness.targets import place_of
-from harness.testing.case import Case
+from harness.testing.case import PluginCase
 from harness.testing.checks import Failed
 
 MOST_CONDITIONS = 8
@@ -25,7 +25,7 @@ BATCHES = ("interface", "conditions", "shapes")
 
 
 @dataclass
-class TaskCase(Case):
+class TaskCase(PluginCase):
     """One task."""
 
     _evaluated: dict[tuple[Condition, int, int], Batch] = field(default_factory=dict)
