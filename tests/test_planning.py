@@ -58,6 +58,30 @@ def test_what_a_plugin_does_while_a_run_is_planned_breaks_itself_alone(
     assert "plugin.py:M" in guilty.error.message
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no signals")
+def test_a_process_that_is_killed_while_it_plans_breaks_no_plugin(
+    plugin_file: Callable[..., str], tmp_path: Path
+) -> None:
+    """Somebody else may have done it; whatever is imported when it happens again has."""
+    source = """
+    import os, signal
+    from pathlib import Path
+    from torch import nn
+    seen = Path(__file__).with_suffix(".seen")
+    if not seen.exists():
+        seen.touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+    class M(nn.Embedding):
+        def __init__(self, vocab_size: int) -> None: super().__init__(vocab_size, vocab_size)
+    """
+    model = plugin_file(source, "killed.py") + ":M"
+    (record,) = harness.run(model, SHORT, out=tmp_path / "run", **IN_PROCESSES)
+    assert record.status == "ok"
+    deadly = plugin_file("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n", "deadly.py") + ":M"
+    with pytest.raises(PluginError, match=r"nothing can run: .*deadly.py:M.* ended by SIGTERM"):
+        harness.run(deadly, SHORT, out=tmp_path / "other", **IN_PROCESSES)
+
+
 def test_a_process_that_cannot_plan_says_why_in_a_line(plugin_file: Callable[..., str], tmp_path: Path) -> None:
     """And shows no traceback."""
     source = """

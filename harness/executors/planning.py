@@ -1,5 +1,6 @@
 """Plans are made where trials run: in a process of its own, so that no plugin is imported into the caller's."""
 
+import signal
 import time
 from collections.abc import Sequence
 
@@ -18,6 +19,9 @@ PATIENCE = 600.0
 COLD = 30.0
 """Seconds that an import may take in any case: the first one reads much from a disk, and the next ones do not."""
 
+FROM_OUTSIDE = {-getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGKILL", "SIGTERM") if hasattr(signal, name)}
+"""Exit codes of a process that somebody may have killed, and not what was imported in it."""
+
 
 def plan_for(
     executor: Executor,
@@ -31,6 +35,7 @@ def plan_for(
     """What `make_plan` makes of a suite, in this process if trials run here, or else in one that ends with it.
 
     A plugin whose import ends that process, or does not end, is broken like one whose import raises: its cells fail.
+    Where the process was killed, that is tried once more, since it may have been somebody else.
 
     Args:
         executor: where trials run.
@@ -47,15 +52,16 @@ def plan_for(
     if getattr(executor, "here", False):
         return make_plan(suite, default_registry(), device=device, training=training, stages=stages)
     deadly: dict[tuple[str, str], str] = {}
+    forgiven: list[int] = []
     while True:
         with working(_plan, suite, device, training, stages, deadly) as child:
-            plan = _listen(child, deadly, PATIENCE if timeout is None else max(timeout, COLD))
+            plan = _listen(child, deadly, PATIENCE if timeout is None else max(timeout, COLD), forgiven)
         if plan is not None:
             return plan
 
 
-def _listen(child: Child, deadly: dict[tuple[str, str], str], patience: float) -> Plan | None:
-    """The plan; None if the process did not come to one, and whose fault it is has been noted."""
+def _listen(child: Child, deadly: dict[tuple[str, str], str], patience: float, forgiven: list[int]) -> Plan | None:
+    """The plan; None if the process came to none, and it is noted whose fault that is, or that it was killed."""
     importing: tuple[str, str] | None = None
     begun = False
     sign = time.monotonic()
@@ -76,6 +82,9 @@ def _listen(child: Child, deadly: dict[tuple[str, str], str], patience: float) -
         if code is not None:
             if not begun:
                 raise HarnessError(die_at_once(code))
+            if code in FROM_OUTSIDE and not forgiven:
+                forgiven.append(code)
+                return None
             problem = f"the process died: {how_it_ended(code)}"
         elif time.monotonic() - sign > (allowed := patience if importing else PATIENCE):
             problem = f"no answer in {allowed:g} s"
