@@ -332,7 +332,7 @@ def test_a_server_that_is_ending_is_replaced(monkeypatch: pytest.MonkeyPatch) ->
         while child.exitcode is None:
             children.listen([child], 60.0)
         assert ("begun",) in child.heard()
-    assert len({*servers}) == 2
+        assert starting.server() not in (None, servers[0])  # whoever noticed first that it had ended
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
