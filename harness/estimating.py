@@ -25,7 +25,7 @@ from harness.sharding import BACKWARD, EPOCH
 from harness.sources import content_hash
 from harness.store import RunDirectory
 from harness.work import Work
-from harness.written import format_arguments
+from harness.written import count, format_arguments
 
 FEW, MANY = 2, 60
 """Steps of the first short run, and the most of the second."""
@@ -193,14 +193,10 @@ def duration(hours: float) -> str:
     """`0.03 hours (1.8 minutes)`, `1 hour`: two digits, and no exponent."""
 
     def told(number: float, unit: str) -> str:
-        return _counted(f"{float(f'{number:.2g}'):.10g}", unit)
+        return count(f"{float(f'{number:.2g}'):.10g}", unit)
 
     smaller = told(60 * hours, "minute") if 60 * hours >= 0.995 else told(3600 * hours, "second")
     return told(hours, "hour") + (f" ({smaller})" if hours < 1 else "")
-
-
-def _counted(number: str, unit: str) -> str:
-    return f"{number} {unit}{'' if number == '1' else 's'}"
 
 
 class Cut(NamedTuple):
@@ -246,7 +242,7 @@ def within(plan: Plan, known: Estimate, hours: float) -> Cut:
             what = "one seed of one cell of the grid" if kept else "one seed"
             raise RequestError(
                 f"not even {what} of each model on each task fits: that takes about {duration(needed)}, and the budget "
-                f"is {_counted(f'{hours:g}', 'hour')}; give more, or ask for fewer models, tasks, probes or steps"
+                f"is {count(f'{hours:g}', 'hour')}; give more, or ask for fewer models, tasks, probes or steps"
             )
 
 
@@ -277,7 +273,7 @@ def _left_out(plan: Plan, hours: float, all_seeds: int, seeds: int, kept: Mappin
 
     if not (parts := list(told())):
         return ""
-    text = f"Left out to fit {_counted(f'{hours:g}', 'hour')}: {'; '.join(parts)}."
+    text = f"Left out to fit {count(f'{hours:g}', 'hour')}: {'; '.join(parts)}."
     if seeds < min(FEW_SEEDS, all_seeds):
         text += f" With fewer than {FEW_SEEDS} seeds nothing is concluded about an architecture."
     if "lr" in kept and len(kept["lr"]) == 1 < len(plan.suite.grid["lr"]):

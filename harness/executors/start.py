@@ -58,6 +58,8 @@ def start() -> ForkServerContext | SpawnContext:
     try:
         resource_tracker.ensure_running()  # before interrupts are held, since it lets them in again
         with interrupts_held(), _room_for_a_socket(), _environment_of_the_server(), without_main():
+            if server() is None:
+                atexit.register(_folder_of_sockets)
             _end_lost_server()
             forkserver.ensure_running()
     except OSError as error:
@@ -103,7 +105,7 @@ def temporary() -> str | None:
 def resume() -> None:
     """The server goes on, if a plugin has stopped it."""
     if (pid := server()) is not None:
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it is gone, and its number may be another's by now
             os.kill(pid, signal.SIGCONT)
 
 
@@ -171,8 +173,6 @@ def _end_lost_server() -> None:
     from multiprocessing import forkserver
 
     address, pid = forkserver._forkserver._forkserver_address, server()  # type: ignore[attr-defined]
-    if pid is None:
-        atexit.register(_folder_of_sockets)
     if pid is None or not address or Path(address).exists():
         return
     _folder_of_sockets()
